@@ -1,0 +1,228 @@
+package onnx
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strconv"
+	"sync"
+
+	ort "github.com/yalue/onnxruntime_go"
+)
+
+// environment guards the start of ONNX Runtime, which exists once per process:
+// the first library that starts serves every later engine, and stays until the
+// process ends, so that engines may be opened and closed in any order.
+var environment sync.Mutex
+
+// runtimeEngine is ONNX Runtime.
+type runtimeEngine struct {
+	cuda    bool
+	threads int
+}
+
+// openBest prefers ONNX Runtime with CUDA, then on the CPU, then onnx-go. A
+// library that is there but does not start is an error: quietly running 20 to
+// 75 times slower would be found out by the users.
+func openBest(cfg Config) (Engine, error) {
+	if cfg.Library == "" {
+		if _, err := FindLibrary(); errors.Is(err, ErrNoLibrary) {
+			return openGo()
+		}
+	}
+	if e, err := openRuntime(cfg, true); err == nil {
+		return e, nil
+	}
+	return openRuntime(cfg, false)
+}
+
+func openRuntime(cfg Config, cuda bool) (Engine, error) {
+	path := cfg.Library
+	if path == "" {
+		found, err := FindLibrary()
+		if err != nil {
+			return nil, err
+		}
+		path = found
+	}
+	if err := startRuntime(path); err != nil {
+		return nil, fmt.Errorf("start ONNX Runtime from %s: %w (`go tool task setup` installs the right version)", path, err)
+	}
+	e := &runtimeEngine{cuda: cuda, threads: max(cfg.Threads, 1)}
+	if cuda {
+		if err := e.tryCUDA(); err != nil {
+			return nil, fmt.Errorf("ONNX Runtime from %s offers no CUDA: %w (PICTOR_ENGINE=onnxruntime runs on the CPU)", path, err)
+		}
+	}
+	return e, nil
+}
+
+func startRuntime(path string) error {
+	environment.Lock()
+	defer environment.Unlock()
+	if ort.IsInitialized() {
+		return nil
+	}
+	ort.SetSharedLibraryPath(path)
+	return ort.InitializeEnvironment(ort.WithLogLevelError())
+}
+
+// tryCUDA runs a model of one Relu: a library may carry the CUDA provider on a
+// machine without a GPU, which only a session finds out.
+func (e *runtimeEngine) tryCUDA() error {
+	m, err := e.Load("cuda probe", []byte(reluModel), Options{})
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	return m.Run(context.Background(), NewTensor(1, 1, 1, 1), NewTensor(1, 1, 1, 1))
+}
+
+// reluModel is an .onnx file: y = Relu(x), opset 13, one float in 4 dimensions.
+const reluModel = "\x08\x07" + // IR version 7
+	":\x4b" + // graph, 75 bytes
+	"\n\x0c\n\x01x\x12\x01y\"\x04Relu" +
+	"\x12\x01g" +
+	"Z\x1b\n\x01x\x12\x16\n\x14\x08\x01\x12\x10\n\x02\x08\x01\n\x02\x08\x01\n\x02\x08\x01\n\x02\x08\x01" +
+	"b\x1b\n\x01y\x12\x16\n\x14\x08\x01\x12\x10\n\x02\x08\x01\n\x02\x08\x01\n\x02\x08\x01\n\x02\x08\x01" +
+	"B\x02\x10\x0d" // opset 13
+
+func (e *runtimeEngine) Name() string {
+	if e.cuda {
+		return CUDA
+	}
+	return Runtime
+}
+
+func (e *runtimeEngine) Provider() string {
+	if e.cuda {
+		return "CUDA"
+	}
+	return "CPU"
+}
+
+func (e *runtimeEngine) Close() error { return nil }
+
+func (e *runtimeEngine) Load(name string, onnx []byte, opt Options) (Model, error) {
+	inputs, outputs, err := ort.GetInputOutputInfoWithONNXData(onnx)
+	if err != nil {
+		return nil, fmt.Errorf("read model %s: %w", name, err)
+	}
+	output := opt.Output
+	if output == "" && len(outputs) > 0 {
+		output = outputs[0].Name
+	}
+	if len(inputs) != 1 || output == "" {
+		return nil, fmt.Errorf("model %s has %d inputs and %d outputs: want one input and an output", name, len(inputs), len(outputs))
+	}
+	options, err := e.sessionOptions(opt)
+	if err != nil {
+		return nil, fmt.Errorf("load model %s: %w", name, err)
+	}
+	defer options.Destroy()
+	session, err := ort.NewDynamicAdvancedSessionWithONNXData(onnx, []string{inputs[0].Name}, []string{output}, options)
+	if err != nil {
+		return nil, fmt.Errorf("load model %s: %w", name, err)
+	}
+	return &runtimeModel{name: name, session: session}, nil
+}
+
+func (e *runtimeEngine) sessionOptions(opt Options) (*ort.SessionOptions, error) {
+	options, err := ort.NewSessionOptions()
+	if err != nil {
+		return nil, err
+	}
+	err = errors.Join(
+		options.SetIntraOpNumThreads(e.threads),
+		options.SetInterOpNumThreads(1),
+		// Threads that spin between two runs cost up to half of a core.
+		options.AddSessionConfigEntry("session.intra_op.allow_spinning", "0"),
+		options.AddSessionConfigEntry("session.inter_op.allow_spinning", "0"),
+		options.SetMemPattern(opt.MemoryPattern),
+		options.SetGraphOptimizationLevel(ort.GraphOptimizationLevelEnableAll),
+	)
+	if err == nil && e.cuda {
+		err = appendCUDA(options)
+	}
+	if err != nil {
+		options.Destroy()
+		return nil, err
+	}
+	return options, nil
+}
+
+func appendCUDA(options *ort.SessionOptions) error {
+	cuda, err := ort.NewCUDAProviderOptions()
+	if err != nil {
+		return err
+	}
+	defer cuda.Destroy()
+	if err := cuda.Update(map[string]string{"device_id": strconv.Itoa(0), "use_tf32": "0"}); err != nil {
+		return err
+	}
+	return options.AppendExecutionProviderCUDA(cuda)
+}
+
+// runtimeModel is a session, which ONNX Runtime lets several threads run at
+// once on one copy of the weights.
+type runtimeModel struct {
+	name    string
+	session *ort.DynamicAdvancedSession
+}
+
+func (m *runtimeModel) Run(ctx context.Context, in, out Tensor) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := check(in, out); err != nil {
+		return fmt.Errorf("run model %s: %w", m.name, err)
+	}
+	// ONNX Runtime keeps the two addresses beyond the call that hands them over.
+	var pin runtime.Pinner
+	defer pin.Unpin()
+	pin.Pin(&in.Data[0])
+	pin.Pin(&out.Data[0])
+
+	x, err := ort.NewTensor(shape(in), in.Data)
+	if err != nil {
+		return fmt.Errorf("run model %s: %w", m.name, err)
+	}
+	defer x.Destroy()
+	y, err := ort.NewTensor(shape(out), out.Data)
+	if err != nil {
+		return fmt.Errorf("run model %s: %w", m.name, err)
+	}
+	defer y.Destroy()
+	if err := m.run(ctx, x, y); err != nil {
+		return fmt.Errorf("run model %s on %v: %w", m.name, in.Shape, err)
+	}
+	return nil
+}
+
+// run ends early when ctx is cancelled: a large foreign model takes many
+// seconds for one picture.
+func (m *runtimeModel) run(ctx context.Context, x, y *ort.Tensor[float32]) error {
+	options, err := ort.NewRunOptions()
+	if err != nil {
+		return err
+	}
+	defer options.Destroy()
+	terminated := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		options.Terminate()
+		close(terminated)
+	})
+	err = m.session.RunWithOptions([]ort.Value{x}, []ort.Value{y}, options)
+	if !stop() {
+		<-terminated // options must outlive Terminate
+		return ctx.Err()
+	}
+	return err
+}
+
+func (m *runtimeModel) Close() error { return m.session.Destroy() }
+
+func shape(t Tensor) ort.Shape {
+	return ort.NewShape(int64(t.Shape[0]), int64(t.Shape[1]), int64(t.Shape[2]), int64(t.Shape[3]))
+}
