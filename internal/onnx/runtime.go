@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"runtime"
 	"strconv"
 	"sync"
@@ -47,7 +48,7 @@ func openRuntime(cfg Config, cuda bool) (Engine, error) {
 		path = found
 	}
 	if err := startRuntime(path); err != nil {
-		return nil, fmt.Errorf("start ONNX Runtime from %s: %w (`go tool task setup` installs the right version)", path, err)
+		return nil, fmt.Errorf("start ONNX Runtime from %s: %w (`go tool task setup` installs the library)", path, err)
 	}
 	e := &runtimeEngine{cuda: cuda, threads: max(cfg.Threads, 1)}
 	if cuda {
@@ -59,13 +60,17 @@ func openRuntime(cfg Config, cuda bool) (Engine, error) {
 }
 
 func startRuntime(path string) error {
+	if _, err := os.Stat(path); err != nil {
+		return err
+	}
 	environment.Lock()
 	defer environment.Unlock()
 	if ort.IsInitialized() {
 		return nil
 	}
 	ort.SetSharedLibraryPath(path)
-	return ort.InitializeEnvironment(ort.WithLogLevelError())
+	// Errors come back from the calls; ONNX Runtime would print them as well.
+	return ort.InitializeEnvironment(ort.WithLogLevelFatal())
 }
 
 // tryCUDA runs a model of one Relu: a library may carry the CUDA provider on a
