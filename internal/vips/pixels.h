@@ -1,0 +1,32 @@
+// The C half of package vips: whole pipelines, each in one call, so that
+// libvips never reads a Go slice after the call that lent it has returned.
+#ifndef PICTOR_PIXELS_H
+#define PICTOR_PIXELS_H
+
+#include <stddef.h>
+#include <vips/vips.h>
+
+#if VIPS_MAJOR_VERSION < 8 || (VIPS_MAJOR_VERSION == 8 && VIPS_MINOR_VERSION < 13)
+#error "Pictor needs libvips 8.13 or newer: older ones cannot refuse the loaders that Pictor does not want"
+#endif
+
+enum { PICTOR_JPEG = 1, PICTOR_PNG, PICTOR_WEBP };
+
+typedef struct {
+	int width, height; // as stored, before the orientation
+	int bands;         // of the decoded picture: 1 to 4
+	int orientation;   // 1 to 8, from the metadata that libvips reads
+	int frames;
+	int interlaced;    // several passes over the whole frame
+	void *profile;     // a copy of the ICC profile, or NULL; g_free it
+	size_t profile_size;
+} pictor_header;
+
+int pictor_start(int threads, int arenas);
+int pictor_read_header(const void *data, size_t size, int type, pictor_header *header);
+int pictor_decode(const void *data, size_t size, int type, int orientation,
+	unsigned char *pixels, int width, int height, int bands);
+int pictor_encode_jpeg(const char *raw, int width, int height, int bands, const char *out, int quality);
+int pictor_encode_webp(const char *raw, int width, int height, int bands, const char *out, int quality, int lossless, int effort);
+
+#endif
