@@ -1,0 +1,316 @@
+// Package blob keeps image bytes by key: `in/<job>` and `out/<job>/<fence>`.
+//
+// An object is there whole or not at all: a Put that fails, is cancelled or
+// dies with its process leaves no object. Objects are never changed, only
+// written once and deleted. When Put returns nil the bytes survive a power
+// failure as far as the store can promise it (a folder syncs the file and its
+// directories).
+//
+// The package knows gocloud.dev/blob and nothing of jobs. Called by admission,
+// work, sweep, httpapi, results and `pictor doctor`.
+package blob
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"gocloud.dev/blob"
+	"gocloud.dev/blob/fileblob"
+	"gocloud.dev/blob/memblob"
+	"gocloud.dev/gcerrors"
+)
+
+// ErrNotFound says that no object has the key.
+var ErrNotFound = errors.New("no such object")
+
+// Store is a place for objects. It is safe for concurrent use.
+type Store struct {
+	bucket *blob.Bucket
+	folder *folder // nil unless the store is a folder
+}
+
+// Open opens the store that a URL names:
+//
+//	file:///var/lib/pictor/blobs   a folder, made when it is missing
+//	mem://                         memory of this process, for tests
+//
+// A folder takes fileblob's parameters, such as ?dir_file_mode=0750 (0700
+// when not given).
+func Open(ctx context.Context, rawURL string) (*Store, error) {
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return nil, fmt.Errorf("blob store: %w", err)
+	}
+	switch u.Scheme {
+	case "file":
+		return openFolder(ctx, u)
+	case "mem":
+		return &Store{bucket: memblob.OpenBucket(nil)}, nil
+	case "s3", "gs", "azblob":
+		return nil, fmt.Errorf("blob store %s: this build of pictor holds no driver for %s://; use file:///folder", u.Redacted(), u.Scheme)
+	default:
+		return nil, fmt.Errorf("blob store %s: want file:///folder or mem://", u.Redacted())
+	}
+}
+
+func openFolder(ctx context.Context, u *url.URL) (*Store, error) {
+	// fileblob ignores the host, so that file://data would mean the root of
+	// the disk.
+	if u.Host != "" && u.Host != "localhost" && u.Host != "." {
+		return nil, fmt.Errorf("blob store %s: the folder must be absolute, as in file:///%s%s", u, u.Host, u.Path)
+	}
+	opener := fileblob.URLOpener{Options: fileblob.Options{
+		CreateDir:   true,
+		DirFileMode: 0o700, // customers' pictures
+		// Temporary files beside the final ones: a rename cannot cross file
+		// systems, and os.TempDir may be memory.
+		NoTempDir: true,
+		// A sidecar file is written before its object: a crash between the
+		// two would leave it for ever.
+		Metadata: fileblob.MetadataDontWrite,
+	}}
+	bucket, err := opener.OpenBucketURL(ctx, u)
+	if err != nil {
+		return nil, fmt.Errorf("blob store %s: %w", u, err)
+	}
+	folder, err := newFolder(u)
+	if err != nil {
+		return nil, fmt.Errorf("blob store %s: %w", u, err)
+	}
+	return &Store{bucket: bucket, folder: folder}, nil
+}
+
+// Close releases the store. No object may be open any more.
+func (s *Store) Close() error { return s.bucket.Close() }
+
+// Put stores all of r under the key. On an error there is no object.
+func (s *Store) Put(ctx context.Context, key, contentType string, r io.Reader) error {
+	if err := checkKey(key); err != nil {
+		return err
+	}
+	if err := s.put(ctx, key, contentType, r); err != nil {
+		return fmt.Errorf("store %s: %w", key, err)
+	}
+	return nil
+}
+
+func (s *Store) put(ctx context.Context, key, contentType string, r io.Reader) error {
+	// Closing a writer publishes what it holds, unless its context was
+	// cancelled before.
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+
+	opt := &blob.WriterOptions{ContentType: contentType}
+	var sync func() error
+	if s.folder != nil {
+		sync = s.folder.syncOnClose(opt, key)
+	}
+	w, err := s.bucket.NewWriter(ctx, key, opt)
+	for try := 0; try < 3 && gcerrors.Code(err) == gcerrors.NotFound; try++ {
+		// A Delete removed the directory between its creation and that of
+		// the file in it.
+		w, err = s.bucket.NewWriter(ctx, key, opt)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(w, &untilDone{ctx, r})
+	if err == nil && sync != nil {
+		err = sync()
+	}
+	if err != nil {
+		cancel()
+		_ = w.Close() // only cleans up: err says what happened
+		return err
+	}
+	if err := w.Close(); err != nil {
+		return err
+	}
+	if s.folder != nil {
+		if err := s.folder.syncDirs(key); err != nil {
+			_ = s.bucket.Delete(context.WithoutCancel(ctx), key)
+			return err
+		}
+	}
+	return nil
+}
+
+// untilDone ends a copy when its context does.
+type untilDone struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (u *untilDone) Read(p []byte) (int, error) {
+	if err := u.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return u.r.Read(p)
+}
+
+// Object is an open object. Seeking is cheap: it costs a request to the store
+// only when a read follows.
+type Object struct {
+	io.ReadSeekCloser
+
+	Size        int64
+	ContentType string // a folder keeps no types and tells them from the bytes
+	ModTime     time.Time
+	ETag        string // quoted and strong, as in HTTP
+}
+
+// Open opens an object. It gives ErrNotFound when there is none; the context
+// holds until the object is closed.
+func (s *Store) Open(ctx context.Context, key string) (*Object, error) {
+	if err := checkKey(key); err != nil {
+		return nil, err
+	}
+	object, err := s.open(ctx, key)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", key, known(err))
+	}
+	return object, nil
+}
+
+func (s *Store) open(ctx context.Context, key string) (*Object, error) {
+	attributes, err := s.bucket.Attributes(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	r, err := s.bucket.NewReader(ctx, key, nil)
+	if err != nil {
+		return nil, err
+	}
+	object := &Object{
+		ReadSeekCloser: r,
+		Size:           attributes.Size,
+		ContentType:    attributes.ContentType,
+		ModTime:        attributes.ModTime,
+		ETag:           quoted(attributes.ETag),
+	}
+	if s.folder != nil {
+		if object.ContentType, err = contentType(r); err != nil {
+			_ = r.Close()
+			return nil, err
+		}
+	}
+	return object, nil
+}
+
+func contentType(r io.ReadSeeker) (string, error) {
+	head := make([]byte, 512)
+	n, err := io.ReadFull(r, head)
+	if err != nil && err != io.ErrUnexpectedEOF && err != io.EOF {
+		return "", err
+	}
+	if _, err := r.Seek(0, io.SeekStart); err != nil {
+		return "", err
+	}
+	return http.DetectContentType(head[:n]), nil
+}
+
+func quoted(etag string) string {
+	if etag == "" || strings.HasSuffix(etag, `"`) {
+		return etag
+	}
+	return `"` + etag + `"`
+}
+
+// Delete removes an object. A missing one is no error.
+func (s *Store) Delete(ctx context.Context, key string) error {
+	if err := checkKey(key); err != nil {
+		return err
+	}
+	if err := s.bucket.Delete(ctx, key); err != nil && gcerrors.Code(err) != gcerrors.NotFound {
+		return fmt.Errorf("delete %s: %w", key, err)
+	}
+	if s.folder != nil {
+		s.folder.prune(key)
+	}
+	return nil
+}
+
+// List calls fn for every object whose key begins with prefix, in no
+// particular order. Objects that come or go meanwhile may be missed. fn may
+// delete what it is given; its error ends the listing and is returned.
+func (s *Store) List(ctx context.Context, prefix string, fn func(key string, modTime time.Time, size int64) error) error {
+	if s.folder != nil {
+		return s.folder.list(ctx, prefix, fn)
+	}
+	objects := s.bucket.List(&blob.ListOptions{Prefix: prefix})
+	for {
+		object, err := objects.Next(ctx)
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("list %s: %w", prefix, err)
+		}
+		if err := fn(object.Key, object.ModTime, object.Size); err != nil {
+			return err
+		}
+	}
+}
+
+// RemoveHalfWritten deletes what processes that died in the middle of a Put
+// before the given time left behind, and returns how many files that were.
+// Only a folder needs it: other stores clean up by themselves.
+func (s *Store) RemoveHalfWritten(ctx context.Context, before time.Time) (int, error) {
+	if s.folder == nil {
+		return 0, nil
+	}
+	return s.folder.removeHalfWritten(ctx, before)
+}
+
+// Check writes, reads and deletes an object of its own.
+func (s *Store) Check(ctx context.Context) error {
+	key, want := "probe/"+uuid.NewString(), "pictor"
+	if err := s.Put(ctx, key, "text/plain", strings.NewReader(want)); err != nil {
+		return err
+	}
+	object, err := s.Open(ctx, key)
+	if err != nil {
+		return err
+	}
+	got, err := io.ReadAll(object)
+	_ = object.Close()
+	if err != nil {
+		return fmt.Errorf("read %s: %w", key, err)
+	}
+	if string(got) != want {
+		return fmt.Errorf("read %s: %q is not the %q that was written", key, got, want)
+	}
+	return s.Delete(ctx, key)
+}
+
+// known turns the library's error for a missing object into ours.
+func known(err error) error {
+	if gcerrors.Code(err) == gcerrors.NotFound {
+		return ErrNotFound
+	}
+	return err
+}
+
+// checkKey keeps keys to what every store writes unchanged and to what no
+// folder takes for one of its own files.
+func checkKey(key string) error {
+	if len(key) > 512 || strings.HasSuffix(key, halfWritten) || strings.HasSuffix(key, ".attrs") {
+		return fmt.Errorf("blob key %.40q is not allowed", key)
+	}
+	for _, part := range strings.Split(key, "/") {
+		plain := strings.IndexFunc(part, func(r rune) bool {
+			return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-' && r != '_' && r != '.'
+		}) < 0
+		if part == "" || strings.HasPrefix(part, ".") || !plain {
+			return fmt.Errorf("blob key %.40q is not allowed", key)
+		}
+	}
+	return nil
+}
