@@ -1,0 +1,166 @@
+package httpapi
+
+import (
+	"context"
+	"io"
+	"mime"
+	"net/http"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"pictor/internal/fault"
+	"pictor/internal/job"
+)
+
+const (
+	formMemory = 1 << 20  // bytes of a form kept in memory; the rest of it goes to temporary files
+	envelope   = 64 << 10 // bytes around the image in a form or JSON body
+
+	// A body that arrives slower than this is cut off, so that a connection
+	// cannot be held for nothing.
+	headStart  = 30 * time.Second
+	leastSpeed = 16 << 10 // bytes per second
+
+	// jsonCost is how many bytes of memory one byte of a JSON body takes at the
+	// peak: as read, as copied by ogen, and as decoded.
+	jsonCost = 4.5
+	// reserveTimeout is how long a JSON body waits for memory.
+	reserveTimeout = 30 * time.Second
+
+	// What is read of a refused body before the answer, for clients that send
+	// everything before they look: net/http would reset the connection instead.
+	drainBytes   = 64 << 20
+	drainTimeout = 10 * time.Second
+)
+
+// bodyLimit is the most that a body can hold when its image is not too large.
+// Base64 takes 4 bytes for 3, and up to a tenth more for escaped line breaks
+// and slashes. The image itself is measured exactly where it is taken out.
+func bodyLimit(mediaType string) int64 {
+	switch mediaType {
+	case "multipart/form-data":
+		return job.MaxImageBytes + envelope
+	case "application/json":
+		return job.MaxImageBytes/3*4 + job.MaxImageBytes/10 + envelope
+	}
+	return job.MaxImageBytes
+}
+
+// body is a request body that keeps its limits. Nothing is read before the
+// first Read, which is after the key was checked.
+type body struct {
+	from     io.ReadCloser
+	limit    int64
+	declared int64 // Content-Length, -1 for none
+	expects  bool  // the client sends nothing before it is asked to
+	conn     *http.ResponseController
+	ctx      context.Context
+
+	memory  *semaphore.Weighted // nil: this body is not held in memory
+	share   int64               // of memory; 0 while none is held
+	release func()
+
+	started time.Time // of the first Read
+	count   int64
+	err     error // what every further Read answers
+}
+
+func newBody(w http.ResponseWriter, r *http.Request, memory *semaphore.Weighted, budget int64) *body {
+	mediaType, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	b := &body{
+		from:     r.Body,
+		limit:    bodyLimit(mediaType),
+		declared: r.ContentLength,
+		expects:  r.Header.Get("Expect") != "",
+		conn:     http.NewResponseController(w),
+		ctx:      r.Context(),
+		release:  func() {},
+	}
+	if mediaType == "application/json" {
+		size := b.limit
+		if b.declared >= 0 {
+			size = min(size, b.declared)
+		}
+		b.memory, b.share = memory, min(int64(float64(size)*jsonCost), budget)
+	}
+	return b
+}
+
+// Read is io.Reader. Its errors are faults, so that whoever reads may wrap and
+// return them.
+func (b *body) Read(p []byte) (int, error) {
+	if b.err == nil && b.started.IsZero() {
+		b.err = b.start()
+	}
+	if b.err != nil {
+		return 0, b.err
+	}
+	// One byte more than allowed tells a body of just the limit from a longer one.
+	if room := b.limit - b.count + 1; int64(len(p)) > room {
+		p = p[:room]
+	}
+	b.setDeadline(b.started.Add(headStart + time.Duration(b.count)*time.Second/leastSpeed))
+	n, err := b.from.Read(p)
+	b.count += int64(n)
+	switch {
+	case b.count > b.limit:
+		n, b.err = n-1, tooLarge()
+	case err == io.EOF:
+		b.err = err
+		// The deadline must not outlive the body: net/http goes on reading to
+		// notice a client that leaves, and would take it for one.
+		b.setDeadline(time.Time{})
+	case err != nil:
+		b.err = fault.Because(fault.BadRequest, "The request body ended before it was complete, or arrived too slowly. Send the request again.", err)
+	}
+	return n, b.err
+}
+
+// start refuses a body whose length says that it is too large, and takes the
+// memory that it needs.
+func (b *body) start() error {
+	b.started = time.Now()
+	if b.declared > b.limit {
+		return tooLarge()
+	}
+	if b.memory == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(b.ctx, reserveTimeout)
+	defer cancel()
+	if err := b.memory.Acquire(ctx, b.share); err != nil {
+		return fault.Busy(err)
+	}
+	b.release = sync.OnceFunc(func() { b.memory.Release(b.share) })
+	b.started = time.Now()
+	return nil
+}
+
+// Close does nothing: net/http closes the body, and an early close would leave
+// drain nothing to read.
+func (b *body) Close() error { return nil }
+
+// finish reads to the end what a decoder left after the image, such as the last
+// line of a form: net/http watches for a client that leaves only after that.
+func (b *body) finish() { _, _ = io.CopyN(io.Discard, b, envelope) }
+
+// drain reads what the client still sends, so that it gets to see the answer.
+func (b *body) drain() {
+	if b.expects && b.started.IsZero() {
+		return
+	}
+	b.setDeadline(time.Now().Add(drainTimeout))
+	if n, err := io.CopyN(io.Discard, b.from, drainBytes); n < drainBytes && err == io.EOF {
+		b.setDeadline(time.Time{})
+	}
+}
+
+// setDeadline has no effect on a connection that cannot have one, as in tests
+// without a network.
+func (b *body) setDeadline(t time.Time) { _ = b.conn.SetReadDeadline(t) }
+
+func tooLarge() *fault.Error {
+	return fault.New(fault.FileTooLarge, "The image is larger than 20 MB (20,971,520 bytes). Send a smaller one.")
+}

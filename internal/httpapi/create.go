@@ -1,0 +1,195 @@
+package httpapi
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+	"unicode/utf8"
+
+	api "pictor/gen"
+	"pictor/internal/admission"
+	"pictor/internal/fault"
+	"pictor/internal/intake"
+	"pictor/internal/job"
+	"pictor/internal/postgres"
+)
+
+// source is where the image of a request is: exactly one of the three.
+type source struct {
+	url    string
+	base64 string
+	bytes  io.Reader
+}
+
+// creation is what a request for a job asks, whichever way it was sent.
+type creation struct {
+	task  job.Task
+	image source
+	wait  time.Duration
+	key   string // Idempotency-Key
+}
+
+// RemoveBackground is POST /remove-bg.
+func (a *API) RemoveBackground(ctx context.Context, req api.RemoveBackgroundReq, params api.RemoveBackgroundParams) (*api.JobWithBillingStatusCodeWithHeaders, error) {
+	c := creation{task: job.RemoveBG, key: params.IdempotencyKey.Value}
+	wait, err := params.Wait, checkKey(c.key)
+	if err != nil {
+		return nil, err
+	}
+	switch r := req.(type) {
+	case *api.RemoveBgInput:
+		c.image, err = fromJSON(r.ImageURL, r.ImageBase64)
+		wait = firstSet(r.Wait, wait)
+	case *api.RemoveBgFormMultipart:
+		c.image, err = fromForm(r.Image, r.File)
+		wait = firstSet(r.Wait, wait)
+	case io.Reader:
+		c.image, err = fromBody(r)
+	}
+	if err != nil {
+		return nil, err
+	}
+	c.wait = time.Duration(wait.Value) * time.Second
+	return a.create(ctx, c)
+}
+
+// Upscale is POST /upscale.
+func (a *API) Upscale(ctx context.Context, req api.UpscaleReq, params api.UpscaleParams) (*api.JobWithBillingStatusCodeWithHeaders, error) {
+	c := creation{key: params.IdempotencyKey.Value}
+	wait, scale, err := params.Wait, params.Scale, checkKey(c.key)
+	if err != nil {
+		return nil, err
+	}
+	switch r := req.(type) {
+	case *api.UpscaleInput:
+		c.image, err = fromJSON(r.ImageURL, r.ImageBase64)
+		wait, scale = firstSet(r.Wait, wait), firstSet(r.Scale, scale)
+	case *api.UpscaleFormMultipart:
+		c.image, err = fromForm(r.Image, r.File)
+		wait, scale = firstSet(r.Wait, wait), firstSet(r.Scale, scale)
+	case io.Reader:
+		c.image, err = fromBody(r)
+	}
+	if err != nil {
+		return nil, err
+	}
+	task, ok := job.Upscale(int(scale.Or(api.Scale2)))
+	if !ok {
+		return nil, fault.New(fault.InvalidRequest, rule("scale"))
+	}
+	c.task, c.wait = task, time.Duration(wait.Value)*time.Second
+	return a.create(ctx, c)
+}
+
+// create takes the image in, has the job admitted, waits as long as the client
+// asked, and answers with the job as it is then.
+func (a *API) create(ctx context.Context, c creation) (*api.JobWithBillingStatusCodeWithHeaders, error) {
+	admitted, err := a.admit(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	now := a.await(ctx, admitted.Job, c.wait)
+	body, err := a.toJobWithBilling(now, admitted.Balance)
+	if err != nil {
+		return nil, err
+	}
+	answer := &api.JobWithBillingStatusCodeWithHeaders{StatusCode: http.StatusOK, Response: *body}
+	if !now.State.Final() {
+		answer.StatusCode = http.StatusAccepted
+		answer.Location = api.NewOptString(a.jobURL(now.ID).EscapedPath())
+	}
+	if admitted.Replayed {
+		answer.IdempotentReplayed = api.NewOptBool(true)
+	}
+	return answer, nil
+}
+
+func (a *API) admit(ctx context.Context, c creation) (postgres.Admitted, error) {
+	image, err := a.take(ctx, c.task, c.image)
+	exchangeOf(ctx).bodyDone()
+	if err != nil {
+		return postgres.Admitted{}, err
+	}
+	defer image.Close()
+	return a.admission.Admit(ctx, admission.Request{
+		Account: callerOf(ctx).account,
+		Task:    c.task,
+		Input:   image.Image,
+		SHA256:  image.SHA256,
+		Body:    image.Reader(),
+		Key:     c.key,
+	})
+}
+
+func (a *API) take(ctx context.Context, task job.Task, from source) (*intake.Image, error) {
+	switch {
+	case from.url != "":
+		return a.intake.URL(ctx, task, from.url)
+	case from.base64 != "":
+		return a.intake.Base64(ctx, task, from.base64)
+	default:
+		return a.intake.Read(ctx, task, from.bytes)
+	}
+}
+
+// await returns the job when it is final, or as it is after d. The job is
+// charged and queued by now, so no trouble here may hide its id from the client.
+func (a *API) await(ctx context.Context, j job.Job, d time.Duration) job.Job {
+	if d <= 0 || j.State.Final() {
+		return j
+	}
+	now, err := a.waits.For(ctx, j.Account, j.ID, d)
+	if err != nil {
+		a.log.WarnContext(ctx, "could not wait for a job", "request", exchangeOf(ctx).id, "job", j.ID, "error", err)
+		return j
+	}
+	return now
+}
+
+// checkKey refuses bytes that are no text: a header may hold any.
+func checkKey(idempotencyKey string) error {
+	if !utf8.ValidString(idempotencyKey) {
+		return fault.New(fault.InvalidRequest, rule("Idempotency-Key"))
+	}
+	return nil
+}
+
+func fromJSON(url, base64 api.OptString) (source, error) {
+	switch {
+	case url.Value != "" && base64.Value != "":
+		return source{}, fault.New(fault.InvalidRequest, "Send either image_url or image_base64, not both.")
+	case url.Value == "" && base64.Value == "":
+		return source{}, missingImage()
+	}
+	return source{url: url.Value, base64: base64.Value}, nil
+}
+
+func fromForm(image, file api.OptMultipartFile) (source, error) {
+	for _, part := range []api.OptMultipartFile{image, file} {
+		if part.Set && part.Value.Size > 0 {
+			return source{bytes: part.Value.File}, nil
+		}
+	}
+	return source{}, missingImage()
+}
+
+func fromBody(r io.Reader) (source, error) {
+	buffered := bufio.NewReader(r)
+	if _, err := buffered.Peek(1); err == io.EOF {
+		return source{}, missingImage()
+	} else if err != nil {
+		return source{}, fmt.Errorf("read the body: %w", err)
+	}
+	return source{bytes: buffered}, nil
+}
+
+// firstSet is a value of the body, or else that of the query.
+func firstSet[T interface{ IsSet() bool }](inBody, inQuery T) T {
+	if inBody.IsSet() {
+		return inBody
+	}
+	return inQuery
+}
