@@ -4,7 +4,10 @@ package vips
 import "C"
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
+	"image/jpeg"
 	"runtime"
 	"unsafe"
 
@@ -23,29 +26,53 @@ type Picture struct {
 // bytes are to blame: no picture, animated, damaged, cut off, or larger than
 // job.MaxImagePixels, which is refused before any pixel is decoded.
 func Decode(b []byte) (*Picture, error) {
-	h, err := ReadHeader(b)
+	f, err := inspect(b)
 	if err != nil {
 		return nil, err
 	}
-	if h.Frames > 1 {
+	if f.Frames > 1 {
 		return nil, &Error{Message: "The picture is animated. Send a single frame."}
 	}
-	if h.Width > job.MaxImagePixels/h.Height {
+	if f.Width > job.MaxImagePixels/f.Height {
 		return nil, &Error{Message: fmt.Sprintf("The picture has %d x %d pixels; at most %d megapixels are possible.",
-			h.Width, h.Height, job.MaxImagePixels/1_000_000)}
+			f.Width, f.Height, job.MaxImagePixels/1_000_000)}
 	}
 
-	p := &Picture{Width: h.Width, Height: h.Height, Bands: h.Bands()}
+	p := &Picture{Width: f.Width, Height: f.Height, Bands: f.Bands()}
 	p.Pix = make([]byte, p.Width*p.Height*p.Bands)
 	width, height := p.Width, p.Height // as stored
-	if h.orientation >= 5 {
+	if f.orientation >= 5 {
 		width, height = height, width
 	}
-	result := C.pictor_decode(unsafe.Pointer(&b[0]), C.size_t(len(b)), loader(h.Type), C.int(h.orientation),
-		(*C.uchar)(&p.Pix[0]), C.int(width), C.int(height), C.int(p.Bands))
-	runtime.KeepAlive(b)
+	data := b
+	if f.Type == job.PNG {
+		data = withoutPNGText(b)
+	}
+	var warned C.int
+	result := C.pictor_decode(unsafe.Pointer(&data[0]), C.size_t(len(data)), loader(f.Type), C.int(f.orientation), C.int(f.intent),
+		(*C.uchar)(&p.Pix[0]), C.int(width), C.int(height), C.int(p.Bands), &warned)
+	runtime.KeepAlive(data)
+	cause := lastError() // also after success: a warning leaves its text behind
 	if result != 0 {
-		return nil, blame(h.Type, b, lastError())
+		return nil, blame(f.Type, b, cause)
+	}
+	if warned != 0 && f.Type == job.JPEG {
+		if err := findDamage(b); err != nil {
+			return nil, blame(f.Type, b, err)
+		}
 	}
 	return p, nil
+}
+
+// findDamage looks at a JPEG that made libjpeg warn. libjpeg warns alike of an
+// odd but whole file, such as some telephones write, and of one whose lower
+// half it had to make up in grey. Go's decoder accepts the first and refuses
+// the second. What it cannot decode at all gets the benefit of the doubt.
+func findDamage(b []byte) error {
+	_, err := jpeg.Decode(bytes.NewReader(b))
+	var unsupported jpeg.UnsupportedError
+	if errors.As(err, &unsupported) {
+		return nil
+	}
+	return err
 }

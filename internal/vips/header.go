@@ -5,7 +5,6 @@ import "C"
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"runtime"
 	"unsafe"
@@ -42,17 +41,15 @@ func Sniff(head []byte) (imageType string, ok bool) {
 	}
 }
 
-// Header is what the first bytes of a file tell about the picture.
+// Header is what a file tells about its picture before it is decoded.
 type Header struct {
 	Type          string // job.PNG, job.JPEG or job.WebP
 	Width, Height int    // pixels, upright
 	Frames        int    // more than 1: animated
 	Alpha         bool
 	Grey          bool
-	Interlaced    bool // Adam7 PNG or progressive JPEG: decoding holds the whole frame a second time
-	Lossless      bool // PNG and lossless WebP
-
-	orientation int // 1 to 8, as EXIF counts
+	Interlaced    bool // Adam7 PNG or progressive JPEG: decoding holds a whole frame besides the result
+	Lossless      bool // PNG, or lossless WebP
 }
 
 // Bands is the number of bands that Decode gives: 1 grey, 2 grey and alpha,
@@ -70,56 +67,82 @@ func (h Header) Bands() int {
 
 // ReadHeader reads what a file says about its picture without decoding any of
 // it: the cost does not depend on the number of pixels. It returns an *Error
-// for bytes that are no picture and for a colour profile that is none.
+// for bytes that are no picture, or that show already here that they are
+// broken or made to do harm.
 func ReadHeader(b []byte) (Header, error) {
+	f, err := inspect(b)
+	return f.Header, err
+}
+
+// facts is the Header and what decoding needs besides.
+type facts struct {
+	Header
+	orientation int // 1 to 8, as EXIF counts
+	intent      int // how the colour profile is applied
+}
+
+// maxScans bounds the passes over a JPEG's whole frame. Encoders make about
+// ten; a small file with thousands would keep a processor busy for minutes.
+const maxScans = 100
+
+func inspect(b []byte) (facts, error) {
 	if err := Start(Config{}); err != nil {
-		return Header{}, err
+		return facts{}, err
 	}
 	imageType, ok := Sniff(b)
 	if !ok {
-		return Header{}, &Error{Message: "The data is not a PNG, JPEG or WebP picture."}
+		return facts{}, &Error{Message: "The data is not a PNG, JPEG or WebP picture."}
+	}
+	head := b
+	var png pngFacts
+	if imageType == job.PNG {
+		png = readPNG(b)
+		head = png.head
 	}
 
-	var raw C.pictor_header
-	result := C.pictor_read_header(unsafe.Pointer(&b[0]), C.size_t(len(b)), loader(imageType), &raw)
-	runtime.KeepAlive(b)
+	var c C.pictor_header
+	result := C.pictor_read_header(unsafe.Pointer(&head[0]), C.size_t(len(head)), loader(imageType), &c)
+	runtime.KeepAlive(head)
 	if result != 0 {
-		return Header{}, blame(imageType, b, lastError())
+		return facts{}, blame(imageType, b, lastError())
 	}
-	defer C.g_free(C.gpointer(raw.profile))
-
-	h := Header{
-		Type:        imageType,
-		Width:       int(raw.width),
-		Height:      int(raw.height),
-		Frames:      max(1, int(raw.frames)),
-		Alpha:       raw.bands == 2 || raw.bands == 4,
-		Grey:        raw.bands < 3,
-		Interlaced:  raw.interlaced != 0,
-		orientation: int(raw.orientation),
+	defer C.g_free(C.gpointer(c.profile))
+	f := facts{
+		Header: Header{
+			Type:       imageType,
+			Width:      int(c.width),
+			Height:     int(c.height),
+			Frames:     max(1, int(c.frames)),
+			Alpha:      c.bands == 2 || c.bands == 4,
+			Grey:       c.bands < 3,
+			Interlaced: c.interlaced != 0,
+		},
+		orientation: int(c.orientation),
 	}
-	profile := C.GoBytes(raw.profile, C.int(raw.profile_size))
+	profile := C.GoBytes(c.profile, C.int(c.profile_size))
 	switch imageType {
 	case job.PNG:
-		png := readPNGChunks(b)
-		h.Frames, h.orientation, h.Lossless = png.frames, png.orientation, true
-		if png.profile != nil {
-			// libpng drops a profile that it does not like without a word.
-			profile = png.profile
-		}
+		f.Lossless, f.Frames, f.orientation, profile = true, png.frames, png.orientation, png.profile
 	case job.WebP:
-		h.Lossless = isLosslessWebP(b)
+		f.Lossless = isLosslessWebP(b)
+	case job.JPEG:
+		// Coded data never holds these two bytes: they begin a scan, save for
+		// the few of a thumbnail.
+		if scans := bytes.Count(b, []byte("\xff\xda")); f.Interlaced && scans > maxScans {
+			return facts{}, &Error{Message: fmt.Sprintf("The JPEG is made of %d passes, more than any camera or program writes.", scans)}
+		}
 	}
 	if err := checkProfile(profile); err != nil {
-		return Header{}, &Error{
+		return facts{}, &Error{
 			Message: "The colour profile inside the " + name(imageType) + " is broken. Save the picture as sRGB, then send it again.",
 			cause:   err,
 		}
 	}
-	if h.orientation >= 5 {
-		h.Width, h.Height = h.Height, h.Width
+	f.intent = profileIntent(profile)
+	if f.orientation >= 5 {
+		f.Width, f.Height = f.Height, f.Width
 	}
-	return h, nil
+	return f, nil
 }
 
 func loader(imageType string) C.int {
@@ -150,29 +173,4 @@ func blame(imageType string, b []byte, cause error) error {
 		return &Error{Message: "The " + name(imageType) + " is cut off: part of the picture is missing.", cause: cause}
 	}
 	return &Error{Message: "The " + name(imageType) + " is damaged and cannot be decoded.", cause: cause}
-}
-
-// checkProfile refuses bytes that cannot be an ICC profile. No profile is fine.
-func checkProfile(icc []byte) error {
-	if len(icc) == 0 {
-		return nil
-	}
-	const head, entry = 128 + 4, 12 // header and tag count, then the tag table
-	if len(icc) < head || string(icc[36:40]) != "acsp" {
-		return errors.New("no ICC profile header")
-	}
-	if size := be32(icc); size < head || size > len(icc) {
-		return fmt.Errorf("ICC profile of %d bytes says that it has %d", len(icc), size)
-	}
-	tags := be32(icc[128:])
-	if tags > 1000 || len(icc) < head+tags*entry {
-		return fmt.Errorf("ICC profile of %d bytes says that it has %d tags", len(icc), tags)
-	}
-	for i := range tags {
-		tag := icc[head+i*entry:]
-		if from, size := be32(tag[4:]), be32(tag[8:]); from+size > len(icc) {
-			return fmt.Errorf("ICC profile tag %q ends at byte %d of %d", tag[:4], from+size, len(icc))
-		}
-	}
-	return nil
 }

@@ -11,9 +11,17 @@ static const char *const allowed[] = {
 	"VipsForeignLoadJpeg", "VipsForeignLoadPng", "VipsForeignLoadWebp", "VipsForeignLoadRaw",
 };
 
+// The warnings that libvips logged in this thread. Its error buffer is one for
+// all threads and cannot tell whose picture was odd.
+static _Thread_local int warnings;
+
+// count_warning keeps libvips off stderr: one truncated PNG has hundreds of
+// warnings.
 static void
-drop_message(const gchar *domain, GLogLevelFlags level, const gchar *message, gpointer data)
+count_warning(const gchar *domain, GLogLevelFlags level, const gchar *message, gpointer data)
 {
+	if (level & G_LOG_LEVEL_WARNING)
+		warnings++;
 }
 
 int
@@ -37,8 +45,7 @@ pictor_start(int threads, int arenas)
 	for (size_t i = 0; i < G_N_ELEMENTS(allowed); i++)
 		vips_operation_block_set(allowed[i], FALSE);
 
-	// One truncated PNG writes hundreds of warnings.
-	g_log_set_handler("VIPS", G_LOG_LEVEL_WARNING | G_LOG_LEVEL_INFO | G_LOG_LEVEL_DEBUG, drop_message, NULL);
+	g_log_set_handler("VIPS", G_LOG_LEVEL_WARNING | G_LOG_LEVEL_INFO | G_LOG_LEVEL_DEBUG, count_warning, NULL);
 	return 0;
 }
 
@@ -63,6 +70,14 @@ open_image(const void *data, size_t size, int type)
 		break;
 	}
 	return image;
+}
+
+// finish gives back what libvips keeps for the calling thread: Go moves calls
+// between threads, and each of them would keep its own.
+static void
+finish(void)
+{
+	vips_thread_shutdown();
 }
 
 static int
@@ -107,7 +122,7 @@ pictor_read_header(const void *data, size_t size, int type, pictor_header *heade
 		result = 0;
 		g_object_unref(image);
 	}
-	vips_thread_shutdown();
+	finish();
 	return result;
 }
 
@@ -125,108 +140,113 @@ profile_fits(VipsImage *image)
 		size >= 128 && memcmp((const char *) profile + 16, space, 4) == 0;
 }
 
+// apply_profile makes sRGB with the picture's own profile, or with libvips's
+// CMYK one where a CMYK picture has none that can be used.
+static int
+apply_profile(VipsImage *image, VipsImage **out, int intent)
+{
+	// 16-bit alpha survives the transform only at its own depth.
+	int depth = image->BandFmt == VIPS_FORMAT_USHORT ? 16 : 8;
+
+	if (is_cmyk(image))
+		return vips_icc_transform(image, out, "srgb", "embedded", TRUE, "input_profile", "cmyk",
+			"intent", intent, "black_point_compensation", TRUE, "depth", depth, NULL);
+	return vips_icc_transform(image, out, "srgb", "embedded", TRUE,
+		"intent", intent, "black_point_compensation", TRUE, "depth", depth, NULL);
+}
+
 // keeps_colours says whether the profile of an RGB picture is sRGB under any
 // name: whether it moves no colour of a 9 x 9 x 9 lattice by more than a level.
 // Most photographs carry such a profile; leaving them alone keeps their pixels
 // exact and saves the most expensive step of the pipeline.
 static int
-keeps_colours(VipsImage *image)
+keeps_colours(VipsImage *image, int intent)
 {
-	unsigned char lattice[9 * 9 * 9][3];
+	enum { SIDE = 9, COUNT = SIDE * SIDE * SIDE };
+	unsigned char lattice[3 * COUNT];
 	const void *profile;
-	size_t size, written;
-	VipsImage *colours = NULL, *copy = NULL, *moved = NULL;
+	size_t size;
+	VipsImage *plain = NULL, *tagged = NULL, *moved = NULL;
 	unsigned char *result = NULL;
 	int same = 0;
 
-	for (int i = 0; i < 9 * 9 * 9; i++) {
-		lattice[i][0] = VIPS_MIN(255, i % 9 * 32);
-		lattice[i][1] = VIPS_MIN(255, i / 9 % 9 * 32);
-		lattice[i][2] = VIPS_MIN(255, i / 81 * 32);
+	for (int i = 0; i < COUNT; i++) {
+		lattice[3 * i] = VIPS_MIN(255, i % SIDE * 32);
+		lattice[3 * i + 1] = VIPS_MIN(255, i / SIDE % SIDE * 32);
+		lattice[3 * i + 2] = VIPS_MIN(255, i / SIDE / SIDE * 32);
 	}
-	colours = vips_image_new_from_memory(lattice, sizeof lattice, 9 * 9 * 9, 1, 3, VIPS_FORMAT_UCHAR);
-	if (colours &&
-		!vips_copy(colours, &copy, "interpretation", VIPS_INTERPRETATION_sRGB, NULL) &&
+	plain = vips_image_new_from_memory(lattice, sizeof lattice, COUNT, 1, 3, VIPS_FORMAT_UCHAR);
+	if (plain && !vips_copy(plain, &tagged, "interpretation", VIPS_INTERPRETATION_sRGB, NULL) &&
 		!vips_image_get_blob(image, VIPS_META_ICC_NAME, &profile, &size)) {
-		vips_image_set_blob_copy(copy, VIPS_META_ICC_NAME, profile, size);
-		if (!vips_icc_transform(copy, &moved, "srgb", "embedded", TRUE,
-				"intent", VIPS_INTENT_RELATIVE, "black_point_compensation", TRUE, NULL) &&
-			(result = vips_image_write_to_memory(moved, &written)) && written == sizeof lattice) {
-			same = 1;
-			for (size_t i = 0; i < written; i++)
-				if (abs((int) result[i] - (int) ((unsigned char *) lattice)[i]) > 1)
-					same = 0;
+		vips_image_set_blob_copy(tagged, VIPS_META_ICC_NAME, profile, size);
+		if (!apply_profile(tagged, &moved, intent) && (result = vips_image_write_to_memory(moved, &size))) {
+			same = size == sizeof lattice;
+			for (size_t i = 0; same && i < size; i++)
+				same = abs(result[i] - lattice[i]) <= 1;
 		}
 	}
 	g_free(result);
 	VIPS_UNREF(moved);
-	VIPS_UNREF(copy);
-	VIPS_UNREF(colours);
+	VIPS_UNREF(tagged);
+	VIPS_UNREF(plain);
 	return same;
 }
 
-// to_srgb makes 8-bit sRGB or grey of any picture that the loaders give. It
-// takes over the reference to image and returns NULL on failure.
-static VipsImage *
-to_srgb(VipsImage *image)
+// to_grey makes 1 band, or 2 with alpha, of the 3 or 4 that a grey profile gave.
+static int
+to_grey(VipsImage *image, VipsImage **out)
 {
-	int grey = is_grey(image);
-	int alpha = image->Bands == 2 || (image->Bands == 4 && !is_cmyk(image));
+	VipsInterpretation kind = image->BandFmt == VIPS_FORMAT_USHORT ? VIPS_INTERPRETATION_GREY16 : VIPS_INTERPRETATION_B_W;
+	VipsImage *value = NULL, *alpha = NULL, *both = NULL;
+	int result = -1;
+
+	if (!vips_extract_band(image, &value, 1, NULL)) {
+		if (image->Bands == 3)
+			result = vips_copy(value, out, "interpretation", kind, NULL);
+		else if (!vips_extract_band(image, &alpha, 3, NULL) && !vips_bandjoin2(value, alpha, &both, NULL))
+			result = vips_copy(both, out, "interpretation", kind, NULL);
+	}
+	VIPS_UNREF(both);
+	VIPS_UNREF(alpha);
+	VIPS_UNREF(value);
+	return result;
+}
+
+// replace puts next where image was.
+static void
+replace(VipsImage **image, VipsImage *next)
+{
+	g_object_unref(*image);
+	*image = next;
+}
+
+// to_srgb makes 8-bit sRGB or grey of what a loader gave.
+static int
+to_srgb(VipsImage **image, int intent)
+{
+	int grey = is_grey(*image);
 	VipsImage *next;
 
-	if (is_cmyk(image) || (profile_fits(image) && (grey || !keeps_colours(image)))) {
-		// 16-bit alpha survives the transform only at its own depth.
-		int depth = image->BandFmt == VIPS_FORMAT_USHORT ? 16 : 8;
-
-		if (!profile_fits(image)) {
-			if (vips_copy(image, &next, NULL))
-				goto fail;
-			g_object_unref(image);
-			image = next;
-			vips_image_remove(image, VIPS_META_ICC_NAME);
-		}
-		if (is_cmyk(image)
-			? vips_icc_transform(image, &next, "srgb", "embedded", TRUE, "input_profile", "cmyk", "depth", depth,
-				  "intent", VIPS_INTENT_RELATIVE, "black_point_compensation", TRUE, NULL)
-			: vips_icc_transform(image, &next, "srgb", "embedded", TRUE, "depth", depth,
-				  "intent", VIPS_INTENT_RELATIVE, "black_point_compensation", TRUE, NULL))
-			goto fail;
-		g_object_unref(image);
-		image = next;
+	if (is_cmyk(*image)) {
+		if (apply_profile(*image, &next, intent))
+			return -1;
+		replace(image, next);
+	}
+	// What lcms can make nothing of counts as no profile, as in every browser.
+	else if (profile_fits(*image) && (grey || !keeps_colours(*image, intent)) && !apply_profile(*image, &next, intent)) {
+		replace(image, next);
 		if (grey) {
-			VipsImage *value = NULL, *opacity = NULL;
-			int failed = vips_extract_band(image, &value, 1, NULL) ||
-				(alpha && vips_extract_band(image, &opacity, 3, NULL)) ||
-				(alpha ? vips_bandjoin2(value, opacity, &next, NULL) : vips_copy(value, &next, NULL));
-
-			VIPS_UNREF(value);
-			VIPS_UNREF(opacity);
-			if (failed)
-				goto fail;
-			g_object_unref(image);
-			image = next;
-			if (vips_copy(image, &next, "interpretation",
-					depth == 16 ? VIPS_INTERPRETATION_GREY16 : VIPS_INTERPRETATION_B_W, NULL))
-				goto fail;
-			g_object_unref(image);
-			image = next;
+			if (to_grey(*image, &next))
+				return -1;
+			replace(image, next);
 		}
 	}
-	if (image->BandFmt != VIPS_FORMAT_UCHAR) {
-		if (vips_colourspace(image, &next, grey ? VIPS_INTERPRETATION_B_W : VIPS_INTERPRETATION_sRGB, NULL))
-			goto fail;
-		g_object_unref(image);
-		image = next;
-		if (vips_cast_uchar(image, &next, NULL))
-			goto fail;
-		g_object_unref(image);
-		image = next;
+	if ((*image)->BandFmt != VIPS_FORMAT_UCHAR) {
+		if (vips_colourspace(*image, &next, grey ? VIPS_INTERPRETATION_B_W : VIPS_INTERPRETATION_sRGB, NULL))
+			return -1;
+		replace(image, next);
 	}
-	return image;
-
-fail:
-	g_object_unref(image);
-	return NULL;
+	return 0;
 }
 
 // Where a stored pixel goes in the upright picture: origin + x*dx + y*dy, all
@@ -274,38 +294,42 @@ place(VipsRegion *strip, int top, int lines, layout to, unsigned char *pixels, i
 }
 
 int
-pictor_decode(const void *data, size_t size, int type, int orientation,
-	unsigned char *pixels, int width, int height, int bands)
+pictor_decode(const void *data, size_t size, int type, int orientation, int intent,
+	unsigned char *pixels, int width, int height, int bands, int *warned)
 {
 	// The loaders decode 8 or 16 lines at a time, and 16 lines of the widest
-	// picture still fit a processor's cache.
+	// picture still fit a processor's cache. Strips asked for in order need no
+	// second frame, not even to turn the picture.
 	enum { LINES = 16 };
+	layout to = upright(orientation, width, height, bands);
 	VipsImage *image = open_image(data, size, type);
 	VipsRegion *strip = NULL;
 	int result = -1;
 
-	if (image && (image = to_srgb(image))) {
-		layout to = upright(orientation, width, height, bands);
-
-		if (image->Xsize != width || image->Ysize != height || image->Bands != bands ||
-			image->BandFmt != VIPS_FORMAT_UCHAR || image->Coding != VIPS_CODING_NONE)
-			vips_error("pictor", "decoded to %d x %d x %d, expected %d x %d x %d",
-				image->Xsize, image->Ysize, image->Bands, width, height, bands);
-		else if ((strip = vips_region_new(image))) {
-			result = 0;
-			for (int y = 0; y < height && result == 0; y += LINES) {
-				VipsRect lines = { 0, y, width, VIPS_MIN(LINES, height - y) };
-
-				if (vips_region_prepare(strip, &lines))
-					result = -1;
-				else
-					place(strip, y, lines.height, to, pixels, width, bands);
-			}
-		}
+	if (!image || to_srgb(&image, intent))
+		goto done;
+	if (image->Xsize != width || image->Ysize != height || image->Bands != bands || image->BandFmt != VIPS_FORMAT_UCHAR) {
+		vips_error("pictor", "%d x %d x %d pixels, not %d x %d x %d as the header says",
+			image->Xsize, image->Ysize, image->Bands, width, height, bands);
+		goto done;
 	}
+	if (!(strip = vips_region_new(image)))
+		goto done;
+	for (int y = 0; y < height; y += LINES) {
+		VipsRect lines = { 0, y, width, VIPS_MIN(LINES, height - y) };
+
+		if (vips_region_prepare(strip, &lines))
+			goto done;
+		place(strip, y, lines.height, to, pixels, width, bands);
+	}
+	result = 0;
+
+done:
 	VIPS_UNREF(strip);
-	VIPS_UNREF(image);
-	vips_thread_shutdown();
+	warnings = 0;
+	VIPS_UNREF(image); // logs how many warnings libjpeg gave, if any
+	*warned = warnings > 0;
+	finish();
 	return result;
 }
 
@@ -335,7 +359,7 @@ pictor_encode_jpeg(const char *raw, int width, int height, int bands, const char
 		result = vips_jpegsave(image, out, "Q", quality, "optimize_coding", optimize, "interlace", FALSE,
 			"subsample_mode", VIPS_FOREIGN_SUBSAMPLE_OFF, "strip", TRUE, NULL);
 	VIPS_UNREF(image);
-	vips_thread_shutdown();
+	finish();
 	return result;
 }
 
@@ -349,6 +373,6 @@ pictor_encode_webp(const char *raw, int width, int height, int bands, const char
 		result = vips_webpsave(image, out, "Q", quality, "lossless", lossless, "effort", effort,
 			"alpha_q", 100, "strip", TRUE, NULL);
 	VIPS_UNREF(image);
-	vips_thread_shutdown();
+	finish();
 	return result;
 }

@@ -15,7 +15,7 @@ enum { PICTOR_JPEG = 1, PICTOR_PNG, PICTOR_WEBP };
 typedef struct {
 	int width, height; // as stored, before the orientation
 	int bands;         // of the decoded picture: 1 to 4
-	int orientation;   // 1 to 8, from the metadata that libvips reads
+	int orientation;   // 1 to 8, 1 when there is none that makes sense
 	int frames;
 	int interlaced;    // several passes over the whole frame
 	void *profile;     // a copy of the ICC profile, or NULL; g_free it
@@ -24,8 +24,13 @@ typedef struct {
 
 int pictor_start(int threads, int arenas);
 int pictor_read_header(const void *data, size_t size, int type, pictor_header *header);
-int pictor_decode(const void *data, size_t size, int type, int orientation,
-	unsigned char *pixels, int width, int height, int bands);
+
+// pictor_decode fills pixels, which has room for exactly width * height *
+// bands, sizes as stored. warned is set when the loader found the data odd and
+// went on.
+int pictor_decode(const void *data, size_t size, int type, int orientation, int intent,
+	unsigned char *pixels, int width, int height, int bands, int *warned);
+
 int pictor_encode_jpeg(const char *raw, int width, int height, int bands, const char *out, int quality);
 int pictor_encode_webp(const char *raw, int width, int height, int bands, const char *out, int quality, int lossless, int effort);
 

@@ -14,7 +14,7 @@ import (
 
 // PNGOptions is how a PNGWriter compresses. The zero value is a good choice.
 type PNGOptions struct {
-	Level   int // 1, the fastest, to 9; 0 is 5
+	Level   int // 1, the fastest, to 9; 0 is 4
 	Threads int // strips that are compressed at the same time; 0 is 1
 }
 
@@ -65,7 +65,7 @@ func NewPNGWriter(w io.Writer, width, height, bands int, opt PNGOptions) (*PNGWr
 		return nil, fmt.Errorf("write PNG: no picture has %d x %d pixels of %d bands", width, height, bands)
 	}
 	if opt.Level == 0 {
-		opt.Level = 5
+		opt.Level = 4
 	}
 	opt.Threads = max(1, opt.Threads)
 	p := &PNGWriter{w: w, opt: opt, rowBytes: width * bands, bands: bands, height: height, sum: 1}
