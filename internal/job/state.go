@@ -19,6 +19,21 @@ func States() []State { return []State{Queued, Processing, Completed, Failed} }
 // Final says that no transition leaves the state.
 func (s State) Final() bool { return s == Completed || s == Failed }
 
+// Message is what a client reads of a job in this state while nothing more is
+// known. A failed job always has a reason of its own instead.
+func (s State) Message() string {
+	switch s {
+	case Queued:
+		return "Waiting for a worker."
+	case Processing:
+		return "Working on the image."
+	case Completed:
+		return "The image is ready."
+	default:
+		return ""
+	}
+}
+
 // Transition is an event that moves a job.
 type Transition string
 

@@ -1,0 +1,111 @@
+// Package db is the schema: embedded goose migrations, and what applies them.
+//
+// A migration that has been released is never edited; a change is a new file.
+package db
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"embed"
+	"encoding/hex"
+	"fmt"
+	"io/fs"
+	"time"
+
+	_ "github.com/lib/pq" // registers the driver
+	"github.com/pressly/goose/v3"
+	"github.com/pressly/goose/v3/lock"
+)
+
+//go:embed migrations/*.sql
+var files embed.FS
+
+// Migration is one file and whether this database has it.
+type Migration struct {
+	Version   int64      `json:"version"`
+	Name      string     `json:"name"`
+	Applied   bool       `json:"applied"`
+	AppliedAt *time.Time `json:"applied_at"`
+}
+
+// Migrate applies what is missing. Any number of processes may call it at
+// once: one applies, under an advisory lock of its session, and the others
+// wait. With nothing to apply it takes no lock.
+//
+// The lock belongs to a session, so url must lead to Postgres itself, not to a
+// pgbouncer that pools transactions.
+func Migrate(ctx context.Context, url string) error {
+	return with(url, func(p *goose.Provider) error {
+		pending, err := p.HasPending(ctx)
+		if err != nil {
+			return fmt.Errorf("look for pending migrations: %w", err)
+		}
+		if !pending {
+			return nil
+		}
+		if _, err := p.Up(ctx); err != nil {
+			return fmt.Errorf("migrate: %w", err)
+		}
+		return nil
+	})
+}
+
+// Status lists every migration in order.
+func Status(ctx context.Context, url string) ([]Migration, error) {
+	var all []Migration
+	err := with(url, func(p *goose.Provider) error {
+		status, err := p.Status(ctx)
+		if err != nil {
+			return fmt.Errorf("read the state of the migrations: %w", err)
+		}
+		for _, s := range status {
+			m := Migration{Version: s.Source.Version, Name: s.Source.Path, Applied: s.State == goose.StateApplied}
+			if m.Applied {
+				m.AppliedAt = &s.AppliedAt
+			}
+			all = append(all, m)
+		}
+		return nil
+	})
+	return all, err
+}
+
+// Hash names the schema: it changes with any byte of any migration.
+func Hash() (string, error) {
+	sum := sha256.New()
+	err := fs.WalkDir(files, ".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		content, err := files.ReadFile(path)
+		fmt.Fprintf(sum, "%s %d\n%s", path, len(content), content)
+		return err
+	})
+	if err != nil {
+		return "", fmt.Errorf("hash the migrations: %w", err)
+	}
+	return hex.EncodeToString(sum.Sum(nil))[:16], nil
+}
+
+func with(url string, do func(*goose.Provider) error) error {
+	conn, err := sql.Open("postgres", url)
+	if err != nil {
+		return fmt.Errorf("open the database: %w", err)
+	}
+	defer conn.Close()
+	migrations, err := fs.Sub(files, "migrations")
+	if err != nil {
+		return fmt.Errorf("read the embedded migrations: %w", err)
+	}
+	// Looks every second for five minutes.
+	locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 300))
+	if err != nil {
+		return fmt.Errorf("make the migration lock: %w", err)
+	}
+	p, err := goose.NewProvider(goose.DialectPostgres, conn, migrations, goose.WithSessionLocker(locker))
+	if err != nil {
+		return fmt.Errorf("read the migrations: %w", err)
+	}
+	return do(p)
+}
