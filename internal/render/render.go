@@ -1,0 +1,191 @@
+// Package render is the stage that works on pictures: a task and the bytes of
+// an image in, the bytes of the result out. It knows no database, no queue and
+// no store.
+//
+// A Renderer may be used by any number of goroutines. All of them together run
+// the models on at most Config.Threads threads, which bounds both CPU and
+// memory. Memory per picture is the decoded input, a working copy of at most
+// 1024 pixels a side, and strips of the result; the result is never whole.
+//
+// Errors are of two kinds: a *Failure says that the picture is to blame, and
+// the same picture will fail again; any other error may pass when tried again.
+package render
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"sync"
+
+	"pictor/internal/job"
+	"pictor/internal/models"
+	"pictor/internal/onnx"
+	"pictor/internal/vips"
+)
+
+// Config is what a Renderer works with.
+type Config struct {
+	Engine onnx.Engine
+	// Models are the models of the tasks that can be rendered, one for each;
+	// nil for the shipped ones.
+	Models []models.Description
+	// Threads is how many threads work at most; 0 for one per CPU.
+	Threads int
+	// Dir holds temporary files, up to three bytes per pixel of a result; empty
+	// for the system's folder.
+	Dir string
+}
+
+// Renderer renders tasks.
+type Renderer struct {
+	models  map[job.Task]model
+	threads int
+	dir     string
+	slots   chan struct{} // one per model run that may go on at the same time
+}
+
+type model struct {
+	models.Description
+	onnx.Model
+}
+
+// Result tells what was written.
+type Result struct {
+	Type          string // job.PNG, job.JPEG or job.WebP
+	Width, Height int
+}
+
+// Failure says that the picture is to blame.
+type Failure struct {
+	Message string // a sentence for the client
+	cause   error
+}
+
+func (f *Failure) Error() string {
+	if f.cause != nil {
+		return f.Message + ": " + f.cause.Error()
+	}
+	return f.Message
+}
+
+// Unwrap returns the cause.
+func (f *Failure) Unwrap() error { return f.cause }
+
+// New loads the models.
+func New(cfg Config) (*Renderer, error) {
+	if cfg.Engine == nil {
+		return nil, errors.New("render: no engine")
+	}
+	if cfg.Models == nil {
+		cfg.Models = models.Shipped()
+	}
+	if cfg.Threads < 1 {
+		cfg.Threads = runtime.GOMAXPROCS(0)
+	}
+	if cfg.Dir == "" {
+		cfg.Dir = os.TempDir()
+	}
+	r := &Renderer{
+		models:  map[job.Task]model{},
+		threads: cfg.Threads,
+		dir:     cfg.Dir,
+		slots:   make(chan struct{}, cfg.Threads),
+	}
+	for _, d := range cfg.Models {
+		file, err := d.Bytes()
+		if err != nil {
+			r.Close()
+			return nil, err
+		}
+		loaded, err := cfg.Engine.Load(d.Name, file, onnx.Options{})
+		if err != nil {
+			r.Close()
+			return nil, err
+		}
+		r.models[d.Task] = model{d, loaded}
+	}
+	return r, nil
+}
+
+// Close releases the models. No Render may be going on or follow.
+func (r *Renderer) Close() error {
+	var errs []error
+	for _, m := range r.models {
+		errs = append(errs, m.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Render does the task on the image and writes the result to out. What was
+// written before an error is worth nothing.
+//
+// progress, which may be nil, is called with growing percentages of the work
+// that is done, never from two goroutines at once. After ctx is cancelled,
+// Render returns ctx's error within the time of one tile.
+func (r *Renderer) Render(ctx context.Context, task job.Task, in []byte, out io.Writer, progress func(percent int)) (Result, error) {
+	m, ok := r.models[task]
+	if !ok {
+		return Result{}, fmt.Errorf("render: no model for the task %q", task)
+	}
+	steps := &steps{report: progress}
+	if task == job.RemoveBG {
+		return r.removeBG(ctx, m, in, out, steps)
+	}
+	return r.upscale(ctx, m, in, out, steps)
+}
+
+// decode makes pixels of the image, or says what is wrong with it.
+func decode(ctx context.Context, in []byte) (*vips.Picture, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	p, err := vips.Decode(in)
+	return p, failure(err)
+}
+
+// failure makes a Failure of an error that blames the picture.
+func failure(err error) error {
+	if bad, ok := errors.AsType[*vips.Error](err); ok {
+		return &Failure{Message: bad.Message, cause: errors.Unwrap(bad)}
+	}
+	return err
+}
+
+// run runs a model when one of the renderer's threads is free.
+func (r *Renderer) run(ctx context.Context, m model, in, out onnx.Tensor) error {
+	select {
+	case r.slots <- struct{}{}:
+		defer func() { <-r.slots }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return m.Run(ctx, in, out)
+}
+
+// steps counts work done and reports the percentage when it grows.
+type steps struct {
+	report func(percent int)
+
+	mu          sync.Mutex
+	done, total int
+	last        int
+}
+
+// of sets how much work there is.
+func (s *steps) of(total int) { s.total = total }
+
+// add counts n pieces of work as done.
+func (s *steps) add(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.done += n
+	if percent := min(s.done*100/max(s.total, 1), 100); percent > s.last {
+		s.last = percent
+		if s.report != nil {
+			s.report(percent)
+		}
+	}
+}

@@ -1,0 +1,220 @@
+package render
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"pictor/internal/onnx"
+	"pictor/internal/vips"
+)
+
+const (
+	tileSide   = 256      // pixels of the picture: larger tiles need more memory and are no faster
+	stripBytes = 64 << 20 // of one row of tiles, enlarged
+)
+
+// grid cuts a picture into tiles of one size, as equal as can be. The last ones
+// are shifted inwards instead of being cut, so that the model always runs on
+// the same shape.
+type grid struct {
+	columns, rows int
+	w, h          int // of a tile
+}
+
+func newGrid(p *vips.Picture, m model) grid {
+	tallest := stripBytes / (p.Width * p.Bands * m.Scale * m.Scale)
+	g := grid{columns: ceil(p.Width, tileSide), rows: ceil(p.Height, min(tileSide, max(tallest, 1)))}
+	g.w, g.h = ceil(p.Width, g.columns), ceil(p.Height, g.rows)
+	g.columns, g.rows = ceil(p.Width, g.w), ceil(p.Height, g.h)
+	return g
+}
+
+func ceil(a, b int) int { return (a + b - 1) / b }
+
+// enlarge writes the picture's enlargement, strip by strip.
+func (r *Renderer) enlarge(ctx context.Context, m model, p *vips.Picture, g grid, out encoder, steps *steps) error {
+	workers := make([]*tiler, min(r.threads, g.columns))
+	for i := range workers {
+		workers[i] = newTiler(m, p, g)
+	}
+	rowBytes := p.Width * m.Scale * p.Bands
+	strip := make([]byte, rowBytes*g.h*m.Scale)
+	for row := range g.rows {
+		y := min(row*g.h, p.Height-g.h)
+		if err := r.strip(ctx, workers, g.columns, y, strip, steps); err != nil {
+			return err
+		}
+		done := row*g.h - y // rows of a last, shifted tile that are written already
+		if err := out.WriteRows(strip[done*m.Scale*rowBytes:]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// strip enlarges one row of tiles. The first error stops it.
+func (r *Renderer) strip(parent context.Context, workers []*tiler, columns, y int, strip []byte, steps *steps) error {
+	ctx, cancel := context.WithCancelCause(parent)
+	defer cancel(nil)
+	var next atomic.Int32
+	var wg sync.WaitGroup
+	for _, t := range workers {
+		wg.Go(func() {
+			for column := int(next.Add(1) - 1); column < columns; column = int(next.Add(1) - 1) {
+				if err := t.enlarge(ctx, r, min(column*t.grid.w, t.picture.Width-t.grid.w), y, strip); err != nil {
+					cancel(err)
+					return
+				}
+				steps.add(1)
+			}
+		})
+	}
+	wg.Wait()
+	if err := parent.Err(); err != nil {
+		return err
+	}
+	return context.Cause(ctx)
+}
+
+// tiler enlarges tiles of one picture, one at a time.
+type tiler struct {
+	model   model
+	picture *vips.Picture
+	grid    grid
+	in, out onnx.Tensor
+}
+
+func newTiler(m model, p *vips.Picture, g grid) *tiler {
+	w, h := g.w+2*m.Margin, g.h+2*m.Margin
+	return &tiler{m, p, g, onnx.NewTensor(1, 3, h, w), onnx.NewTensor(1, 3, h*m.Scale, w*m.Scale)}
+}
+
+// enlarge makes the tile whose left upper pixel is x, y, and puts it into the
+// strip, which begins at row y of the picture.
+func (t *tiler) enlarge(ctx context.Context, r *Renderer, x, y int, strip []byte) error {
+	bands := t.picture.Bands
+	colour := []int{0, 0, 0}
+	if bands >= 3 {
+		colour = []int{0, 1, 2}
+	}
+	if err := t.enlargeBands(ctx, r, x, y, strip, colour); err != nil {
+		return err
+	}
+	if !hasAlpha(t.picture) {
+		return nil
+	}
+	alpha := bands - 1
+	return t.enlargeBands(ctx, r, x, y, strip, []int{alpha, alpha, alpha})
+}
+
+// enlargeBands runs the model on three bands of the tile. A band that is given
+// three times is one grey picture for the model.
+func (t *tiler) enlargeBands(ctx context.Context, r *Renderer, x, y int, strip []byte, bands []int) error {
+	grey := bands[0] == bands[1]
+	t.read(x, y, bands)
+	if grey && flat(t.in.Data) {
+		// The inside of an opaque area, or of a transparent one.
+		for i := range t.out.Data {
+			t.out.Data[i] = t.in.Data[0]
+		}
+	} else if err := r.run(ctx, t.model, t.in, t.out); err != nil {
+		return err
+	}
+	ok := true
+	if grey {
+		ok = t.writeGrey(x, strip, bands[0])
+	} else {
+		ok = t.writeColour(x, strip)
+	}
+	if !ok {
+		return fmt.Errorf("model %s: %w", t.model.Name, errNoNumber)
+	}
+	return nil
+}
+
+var errNoNumber = errors.New("the result has values that are no numbers")
+
+// read fills the model's input with the tile and its margin. Beyond the
+// picture's border its edge pixels are repeated, which the model needs: it was
+// trained on the insides of pictures.
+func (t *tiler) read(x, y int, bands []int) {
+	p, margin := t.picture, t.model.Margin
+	h, w := t.in.Shape[2], t.in.Shape[3]
+	for c, band := range bands {
+		out := t.in.Data[c*h*w : (c+1)*h*w]
+		if c > 0 && band == bands[0] {
+			copy(out, t.in.Data[:h*w])
+			continue
+		}
+		for ty := range h {
+			from := min(max(y+ty-margin, 0), p.Height-1) * p.Width
+			line := out[ty*w : (ty+1)*w]
+			for tx := range line {
+				px := from + min(max(x+tx-margin, 0), p.Width-1)
+				line[tx] = float32(p.Pix[px*p.Bands+band]) * (1.0 / 255)
+			}
+		}
+	}
+}
+
+// flat says that all values are the same.
+func flat(values []float32) bool {
+	for _, v := range values {
+		if v != values[0] {
+			return false
+		}
+	}
+	return true
+}
+
+// lines calls write for every row of the tile: the three output channels, and
+// the strip's pixels that they go to.
+func (t *tiler) lines(x int, strip []byte, write func(r, g, b []float32, pix []byte) bool) bool {
+	scale, bands := t.model.Scale, t.picture.Bands
+	h, w := t.out.Shape[2], t.out.Shape[3]
+	margin, width := t.model.Margin*scale, t.grid.w*scale
+	ok := true
+	for ty := range t.grid.h * scale {
+		from := (ty+margin)*w + margin
+		r := t.out.Data[from:][:width]
+		g := t.out.Data[h*w+from:][:width]
+		b := t.out.Data[2*h*w+from:][:width]
+		pix := strip[(ty*t.picture.Width+x)*scale*bands:][:width*bands]
+		ok = write(r, g, b, pix) && ok
+	}
+	return ok
+}
+
+func (t *tiler) writeColour(x int, strip []byte) bool {
+	bands := t.picture.Bands
+	return t.lines(x, strip, func(r, g, b []float32, pix []byte) bool {
+		var number float32
+		for i := range r {
+			px := pix[i*bands:][:3]
+			px[0], px[1], px[2] = to255(r[i]), to255(g[i]), to255(b[i])
+			number += r[i] + g[i] + b[i]
+		}
+		return number == number
+	})
+}
+
+func (t *tiler) writeGrey(x int, strip []byte, band int) bool {
+	bands := t.picture.Bands
+	return t.lines(x, strip, func(r, g, b []float32, pix []byte) bool {
+		var number float32
+		for i := range r {
+			v := (r[i] + g[i] + b[i]) / 3
+			pix[i*bands+band] = to255(v)
+			number += v
+		}
+		return number == number
+	})
+}
+
+// to255 rounds a value of 0..1, and clamps what the model overshot.
+func to255(v float32) byte {
+	return byte(min(max(v, 0), 1)*255 + 0.5)
+}

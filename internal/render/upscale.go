@@ -1,0 +1,62 @@
+package render
+
+import (
+	"context"
+	"io"
+
+	"pictor/internal/vips"
+)
+
+// upscale enlarges the picture by the model's factor, in the type it came in
+// where that type can hold it.
+//
+// The model runs on tiles. A row of tiles becomes a strip of the result, which
+// goes to the encoder before the next row is begun.
+func (r *Renderer) upscale(ctx context.Context, m model, in []byte, out io.Writer, steps *steps) (Result, error) {
+	header, err := vips.ReadHeader(in)
+	if err != nil {
+		return Result{}, failure(err)
+	}
+	picture, err := decode(ctx, in)
+	if err != nil {
+		return Result{}, err
+	}
+	picture = dropColour(picture)
+	bleed(picture)
+
+	w, h := picture.Width*m.Scale, picture.Height*m.Scale
+	result := Result{Type: outputType(header.Type, w, h, hasAlpha(picture)), Width: w, Height: h}
+	encoder, err := r.encoder(result, picture.Bands, header.Lossless, out)
+	if err != nil {
+		return Result{}, err
+	}
+	defer encoder.discard()
+
+	grid := newGrid(picture, m)
+	steps.of(grid.columns * grid.rows)
+	if err := r.enlarge(ctx, m, picture, grid, encoder, steps); err != nil {
+		return Result{}, err
+	}
+	return result, encoder.Close()
+}
+
+func hasAlpha(p *vips.Picture) bool { return p.Bands == 2 || p.Bands == 4 }
+
+// dropColour makes a grey picture of one that is stored in colour but shows
+// none, so that the model cannot give it any.
+func dropColour(p *vips.Picture) *vips.Picture {
+	if p.Bands < 3 {
+		return p
+	}
+	for i := 0; i < len(p.Pix); i += p.Bands {
+		if px := p.Pix[i : i+3]; px[0] != px[1] || px[1] != px[2] {
+			return p
+		}
+	}
+	grey := &vips.Picture{Width: p.Width, Height: p.Height, Bands: p.Bands - 2}
+	grey.Pix = make([]byte, p.Width*p.Height*grey.Bands)
+	for from, to := 0, 0; from < len(p.Pix); from, to = from+p.Bands, to+grey.Bands {
+		copy(grey.Pix[to:to+grey.Bands], p.Pix[from+2:])
+	}
+	return grey
+}
