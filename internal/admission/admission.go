@@ -1,0 +1,168 @@
+// Package admission turns a checked image into a stored, charged and queued
+// job, or into a refusal that charged nothing.
+//
+// What survives a crash after each step of Admit:
+//
+//	stored     an input without a job: the sweeper deletes it
+//	charged    a job that was never published: the sweeper cancels and refunds it
+//	published  a job like any other; only its answer was lost, and a repeat with
+//	           the same Idempotency-Key gets it
+package admission
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/google/uuid"
+
+	"pictor/internal/blob"
+	"pictor/internal/bus"
+	"pictor/internal/fault"
+	"pictor/internal/job"
+	"pictor/internal/postgres"
+)
+
+// settle bounds what must still be done when the client is gone: queueing a
+// charged job, or taking its charge back.
+const settle = 10 * time.Second
+
+// Request asks for one job.
+type Request struct {
+	Account int64
+	Task    job.Task
+	Input   job.Image
+	SHA256  [sha256.Size]byte // of the image's bytes
+	Body    io.Reader         // the image's bytes
+	Key     string            // Idempotency-Key, "" for none
+}
+
+// fingerprint tells a repeat from another request under the same key: the task
+// (which holds the options) and the image. The envelope and `wait` may differ.
+func (r Request) fingerprint() []byte {
+	h := sha256.New()
+	fmt.Fprintf(h, "%s\n", r.Task)
+	h.Write(r.SHA256[:])
+	return h.Sum(nil)
+}
+
+// Admission admits jobs.
+type Admission struct {
+	db    *postgres.DB
+	store *blob.Store
+	queue *bus.Bus
+	log   *slog.Logger
+}
+
+// New wires an Admission.
+func New(db *postgres.DB, store *blob.Store, queue *bus.Bus, log *slog.Logger) *Admission {
+	return &Admission{db, store, queue, log}
+}
+
+// Admit stores the image, charges the account and queues the job. Its refusals
+// are those of postgres.Admit (no such account, too many jobs, not enough Point,
+// another request under the same key) and fault.QueueError.
+func (a *Admission) Admit(ctx context.Context, r Request) (postgres.Admitted, error) {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return postgres.Admitted{}, fmt.Errorf("make a job id: %w", err)
+	}
+	charge := postgres.Admission{ID: job.ID(id.String()), Account: r.Account, Task: r.Task, Input: r.Input, Key: r.Key, Fingerprint: r.fingerprint()}
+
+	// A look before the input is stored keeps refusals cheap. It decides nothing:
+	// a repeat of an admitted request must not be refused, and the charge below
+	// has the last word.
+	if r.Key == "" {
+		if err := a.db.Affords(ctx, r.Account, r.Task.Cost()); err != nil {
+			return postgres.Admitted{}, err
+		}
+	}
+	if err := a.store.Put(ctx, charge.ID.InputKey(), r.Input.Type, r.Body); err != nil {
+		return postgres.Admitted{}, fmt.Errorf("store the input of job %s: %w", charge.ID, err)
+	}
+
+	// From here on the client may leave; money must not be left half-way.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settle)
+	defer cancel()
+	admitted, err := a.db.Admit(ctx, charge)
+	if err != nil || admitted.Replayed {
+		a.discard(ctx, charge.ID, err)
+	}
+	switch {
+	case err != nil:
+		return postgres.Admitted{}, err
+	case admitted.Replayed:
+		err = a.reenqueue(ctx, admitted)
+	default:
+		err = a.enqueue(ctx, admitted.Job)
+	}
+	if err != nil {
+		return postgres.Admitted{}, err
+	}
+	return admitted, nil
+}
+
+// reenqueue publishes the job of an earlier request that has not been confirmed
+// as queued: that request is on its way, or its process died. JetStream absorbs
+// the copy. When it fails the job is not cancelled here: it is the earlier
+// request's, or the sweeper's.
+func (a *Admission) reenqueue(ctx context.Context, first postgres.Admitted) error {
+	if first.Enqueued || first.Job.State.Final() {
+		return nil
+	}
+	if err := a.queue.Publish(ctx, first.Job.Task, first.Job.ID, first.Job.Fence); err != nil {
+		return fault.Queue(err)
+	}
+	stands, err := a.db.Enqueued(ctx, first.Job.ID)
+	if err == nil && !stands {
+		return fault.Queue(errors.New("the sweeper cancelled the job before it was marked as queued"))
+	}
+	return nil
+}
+
+// enqueue publishes a charged job. If that fails the charge is taken back,
+// unless a worker has the job all the same.
+func (a *Admission) enqueue(ctx context.Context, j job.Job) error {
+	err := a.queue.Publish(ctx, j.Task, j.ID, j.Fence)
+	if err == nil {
+		var stands bool
+		if stands, err = a.db.Enqueued(ctx, j.ID); stands {
+			return nil
+		}
+		if err != nil {
+			// Published, but not marked so. Either a worker takes it, or the
+			// sweeper cancels it as never published: the job ends either way.
+			a.log.WarnContext(ctx, "a queued job could not be marked", "job", j.ID, "error", err)
+			return nil
+		}
+		return fault.Queue(errors.New("the sweeper cancelled the job before it was marked as queued"))
+	}
+	cancelled, cancelErr := a.db.Cancel(ctx, j.ID, "The job could not be queued, and its charge was given back.")
+	if cancelErr == nil && !cancelled {
+		return nil // the message arrived after all and a worker claimed the job
+	}
+	if cancelErr != nil {
+		a.log.ErrorContext(ctx, "a job that was not queued could not be cancelled; the sweeper will", "job", j.ID, "error", cancelErr)
+	}
+	return fault.Queue(err)
+}
+
+// discard deletes an input that no job owns. After an unknown outcome of the
+// charge it stays: the sweeper knows later whether a job owns it.
+func (a *Admission) discard(ctx context.Context, id job.ID, charged error) {
+	if charged != nil && (errors.Is(charged, &fault.Error{Code: fault.BillingUnavailable}) || !isRefusal(charged)) {
+		return
+	}
+	if err := a.store.Delete(ctx, id.InputKey()); err != nil {
+		a.log.WarnContext(ctx, "an input without a job stays until the sweeper comes", "job", id, "error", err)
+	}
+}
+
+func isRefusal(err error) bool {
+	var refusal *fault.Error
+	return errors.As(err, &refusal)
+}

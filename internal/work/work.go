@@ -1,0 +1,296 @@
+// Package work takes jobs from the queue and brings each to its end: claimed,
+// rendered, and completed or failed and refunded.
+//
+// A claim raises the job's fence and starts a lease. Every later write names
+// that fence, and the result is stored under a key that holds it, so that a
+// worker that was thought dead can change nothing when it wakes up. Heartbeats
+// extend the lease; a worker whose heartbeat finds another fence stops within
+// one tile and drops what it has.
+//
+// What survives a crash at any point: the job stays processing until its lease
+// ends, then the message that JetStream delivers again, or the sweeper, has it
+// claimed anew under the next fence.
+package work
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"pictor/internal/blob"
+	"pictor/internal/bus"
+	"pictor/internal/job"
+	"pictor/internal/postgres"
+	"pictor/internal/render"
+)
+
+// Config sizes a worker.
+type Config struct {
+	Name  string     // tells the processes apart; unique
+	Tasks []job.Task // what this worker takes
+	Slots int        // pictures at a time
+	Dir   string     // for temporary files
+
+	// Lease is how long a claim holds without a heartbeat; Beat is the time
+	// between heartbeats, well below it.
+	Lease, Beat time.Duration
+	// Grace is how long running pictures may go on after Run was told to stop.
+	// Those that need longer go back to the queue.
+	Grace time.Duration
+}
+
+const (
+	// settle bounds the writes that end a job, which must happen although the
+	// worker was told to stop.
+	settle = 10 * time.Second
+	// retryDelay is the pause before a job whose failure is not its own (the
+	// store, the database) is tried again.
+	retryDelay = 2 * time.Second
+)
+
+// Worker renders jobs.
+type Worker struct {
+	Config
+	db       *postgres.DB
+	queue    *bus.Bus
+	store    *blob.Store
+	renderer *render.Renderer
+	log      *slog.Logger
+}
+
+// New wires a Worker.
+func New(c Config, db *postgres.DB, queue *bus.Bus, store *blob.Store, renderer *render.Renderer, log *slog.Logger) *Worker {
+	return &Worker{c, db, queue, store, renderer, log}
+}
+
+// Run works until ctx is done, then lets running pictures finish for Grace and
+// gives the others back.
+func (w *Worker) Run(ctx context.Context) {
+	pictures, giveUp := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer giveUp(nil)
+	defer context.AfterFunc(ctx, func() {
+		time.AfterFunc(w.Grace, func() { giveUp(errStopped) })
+	})()
+	alive, leave := context.WithCancel(pictures)
+	defer leave()
+	go w.stayAlive(alive)
+	w.queue.Consume(ctx, w.Tasks, w.Slots, func(m bus.Message) { w.do(pictures, m) })
+}
+
+var (
+	errStopped   = errors.New("the worker stops")
+	errFenceLost = errors.New("another worker has the job")
+)
+
+// do brings one offered job to its end, or back to the queue.
+func (w *Worker) do(ctx context.Context, m bus.Message) {
+	j, verdict, err := w.claim(ctx, m.ID)
+	switch {
+	case err != nil:
+		w.log.Warn("a job could not be claimed", "job", m.ID, "error", err)
+		m.Retry(retryDelay)
+		return
+	case verdict == postgres.Gone:
+		m.Ack() // final, or cancelled, or never committed
+		return
+	case verdict == postgres.Leased:
+		m.Retry(w.Lease) // its worker may still die
+		return
+	}
+	log := w.log.With("job", j.ID, "task", j.Task, "fence", j.Fence)
+	log.Debug("claimed")
+	started := time.Now()
+
+	result, err := w.render(ctx, j, m, log)
+
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settle)
+	defer cancel()
+	var failure *render.Failure
+	switch {
+	case err == nil:
+		err = w.complete(ctx, j, result)
+	case errors.Is(err, errFenceLost):
+	case errors.As(err, &failure):
+		log.Info("the picture cannot be worked on", "reason", failure.Message)
+		err = w.fail(ctx, j, failure.Message)
+	case errors.Is(err, errStopped):
+		err = w.giveBack(ctx, j, m, 0)
+	case j.Fence >= job.MaxClaims:
+		log.Error("the job failed for the last time", "error", err)
+		err = w.fail(ctx, j, "The image could not be processed, and its charge was given back. Please try again later.")
+	default:
+		log.Warn("the job failed and is tried again", "error", err)
+		err = w.giveBack(ctx, j, m, retryDelay)
+	}
+
+	switch {
+	case errors.Is(err, errGivenBack):
+	case errors.Is(err, errFenceLost):
+		// Neither acknowledged nor given back: the message may be the very one
+		// that the other worker holds. The sweeper deletes this result.
+		log.Info("another worker has the job; this result is dropped")
+	case err != nil:
+		// The outcome is unknown or not written. The lease ends by itself, and
+		// the next claim finds the truth.
+		log.Warn("a job's end could not be written", "error", err)
+		m.Retry(w.Lease)
+	default:
+		m.Ack()
+		if err := w.queue.Finished(j.ID); err != nil {
+			log.Debug("waiters were not woken; they look by themselves", "error", err)
+		}
+		log.Info("done", "seconds", time.Since(started).Seconds())
+	}
+}
+
+func (w *Worker) claim(ctx context.Context, id job.ID) (job.Job, postgres.Verdict, error) {
+	ctx, cancel := context.WithTimeout(ctx, settle)
+	defer cancel()
+	return w.db.Claim(ctx, id, w.Lease)
+}
+
+// render makes and stores the result of a claimed job, while the heartbeat runs.
+func (w *Worker) render(ctx context.Context, j job.Job, m bus.Message, log *slog.Logger) (postgres.Result, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	percent, stopped := new(atomic.Int64), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		w.heartbeat(ctx, cancel, j, m, percent, log)
+	}()
+	defer func() { cancel(nil); <-stopped }() // no heartbeat after the end is written
+
+	result, err := w.picture(ctx, j, percent)
+	if cause := context.Cause(ctx); err != nil && cause != nil {
+		return postgres.Result{}, cause
+	}
+	return result, err
+}
+
+// picture reads the input, renders it into a temporary file and stores that.
+func (w *Worker) picture(ctx context.Context, j job.Job, percent *atomic.Int64) (postgres.Result, error) {
+	input, err := w.input(ctx, j)
+	if err != nil {
+		return postgres.Result{}, err
+	}
+	out, err := os.CreateTemp(w.Dir, "result-*")
+	if err != nil {
+		return postgres.Result{}, fmt.Errorf("make a file for the result: %w", err)
+	}
+	defer os.Remove(out.Name())
+	defer out.Close()
+	rendered, err := w.renderer.Render(ctx, j.Task, input, out, func(p int) { percent.Store(int64(p)) })
+	if err != nil {
+		return postgres.Result{}, err
+	}
+	size, err := out.Seek(0, io.SeekEnd)
+	if err == nil {
+		_, err = out.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		return postgres.Result{}, fmt.Errorf("read the result back: %w", err)
+	}
+	if err := w.store.Put(ctx, j.ResultKey(), rendered.Type, out); err != nil {
+		return postgres.Result{}, fmt.Errorf("store the result: %w", err)
+	}
+	return postgres.Result{Type: rendered.Type, Size: size, Token: token()}, nil
+}
+
+func (w *Worker) input(ctx context.Context, j job.Job) ([]byte, error) {
+	object, err := w.store.Open(ctx, j.ID.InputKey())
+	if err != nil {
+		return nil, fmt.Errorf("open the input: %w", err)
+	}
+	defer object.Close()
+	b, err := io.ReadAll(object)
+	if err != nil {
+		return nil, fmt.Errorf("read the input: %w", err)
+	}
+	if int64(len(b)) != j.Input.Size {
+		return nil, fmt.Errorf("read the input: %d bytes, want %d", len(b), j.Input.Size)
+	}
+	return b, nil
+}
+
+// heartbeat writes progress and extends the lease until ctx is done. When the
+// fence is lost, or no heartbeat could be written for a whole lease, it stops
+// the rendering.
+func (w *Worker) heartbeat(ctx context.Context, stop context.CancelCauseFunc, j job.Job, m bus.Message, percent *atomic.Int64, log *slog.Logger) {
+	beat := time.NewTicker(w.Beat)
+	defer beat.Stop()
+	for last := time.Now(); ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-beat.C:
+		}
+		m.Alive()
+		write, cancel := context.WithTimeout(ctx, w.Lease/2)
+		held, err := w.db.Progress(write, j.ID, j.Fence, int(percent.Load()), "", w.Lease)
+		cancel()
+		switch {
+		case err == nil && held:
+			last = time.Now()
+		case err == nil || time.Since(last) > w.Lease:
+			stop(errFenceLost)
+			return
+		case ctx.Err() == nil:
+			log.Warn("a heartbeat was not written", "error", err)
+		}
+	}
+}
+
+func (w *Worker) complete(ctx context.Context, j job.Job, r postgres.Result) error {
+	return held(w.db.Complete(ctx, j.ID, j.Fence, r))
+}
+
+func (w *Worker) fail(ctx context.Context, j job.Job, message string) error {
+	return held(w.db.Fail(ctx, j.ID, j.Fence, message))
+}
+
+var errGivenBack = errors.New("the job is back in the queue")
+
+// giveBack ends the lease, so that the next delivery can claim the job at once.
+func (w *Worker) giveBack(ctx context.Context, j job.Job, m bus.Message, delay time.Duration) error {
+	if err := held(w.db.GiveBack(ctx, j.ID, j.Fence)); err != nil {
+		return err
+	}
+	m.Retry(delay)
+	return errGivenBack
+}
+
+// stayAlive says that a worker for these tasks lives. Queued jobs are given up
+// only when nobody says so.
+func (w *Worker) stayAlive(ctx context.Context) {
+	for {
+		if err := w.db.Alive(ctx, w.Name, w.Tasks); err != nil && ctx.Err() == nil {
+			w.log.Warn("the worker could not report that it lives", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(w.Lease / 3):
+		}
+	}
+}
+
+func held(done bool, err error) error {
+	if err == nil && !done {
+		return errFenceLost
+	}
+	return err
+}
+
+// token names a result on the public host: 192 random bits.
+func token() string {
+	b := make([]byte, 24)
+	rand.Read(b) // never fails: crypto/rand ends the process instead
+	return base64.RawURLEncoding.EncodeToString(b)
+}
