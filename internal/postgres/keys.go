@@ -45,7 +45,7 @@ func (db *DB) CreateKey(ctx context.Context, account int64, key apikey.Key, name
 		}
 		return tx.GetContext(ctx, &k, `
 			insert into api_keys (account_id, hash, hint, name) values ($1, $2, $3, $4)
-			returning id, account_id, name, hint, created_at, revoked_at`, account, hash[:], key.Hint(), name)
+			returning id, account_id, hash, name, hint, created_at, revoked_at`, account, hash[:], key.Hint(), name)
 	})
 	if errors.Is(err, sql.ErrNoRows) {
 		err = ErrKeys
@@ -63,7 +63,7 @@ func (db *DB) CreateKey(ctx context.Context, account int64, key apikey.Key, name
 func (db *DB) Keys(ctx context.Context, account int64) ([]Key, error) {
 	keys := []Key{}
 	err := db.list(ctx, &keys, `
-		select id, account_id, name, hint, created_at, revoked_at from api_keys where account_id = $1 order by id`, account)
+		select id, account_id, hash, name, hint, created_at, revoked_at from api_keys where account_id = $1 order by id`, account)
 	if err != nil {
 		return nil, fmt.Errorf("list the keys of account %d: %w", account, err)
 	}
@@ -82,7 +82,7 @@ func (db *DB) RevokeKey(ctx context.Context, id int64) (Key, error) {
 		return Key{}, fmt.Errorf("revoke key %d: %w", id, err)
 	}
 	var k Key
-	err = db.get(ctx, &k, `select id, account_id, name, hint, created_at, revoked_at from api_keys where id = $1`, id)
+	err = db.get(ctx, &k, `select id, account_id, hash, name, hint, created_at, revoked_at from api_keys where id = $1`, id)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = ErrNoKey
 	}

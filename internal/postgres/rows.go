@@ -97,6 +97,7 @@ type Key struct {
 	Account   int64      `db:"account_id" json:"account_id"`
 	Name      string     `db:"name" json:"name"`
 	Hint      string     `db:"hint" json:"hint"`
+	Hash      []byte     `db:"hash" json:"-"` // what processes that remember the key know it by
 	CreatedAt time.Time  `db:"created_at" json:"created_at"`
 	RevokedAt *time.Time `db:"revoked_at" json:"revoked_at"`
 }
