@@ -17,7 +17,7 @@ import (
 // Job reads a job of an account; account 0 reads any. A job of another account
 // is not found, like one that does not exist.
 func (db *DB) Job(ctx context.Context, account int64, id job.ID) (job.Job, error) {
-	return db.job(ctx, `select `+jobColumns+` from jobs where id = $1 and $2 in (account_id, 0)`, string(id), account)
+	return db.job(ctx, `select `+jobColumns+` from jobs where id = $1 and (account_id = $2::bigint or $2 = 0)`, string(id), account)
 }
 
 // JobByToken reads the completed job whose result has the token. It is not
@@ -52,7 +52,7 @@ func (db *DB) Billed(ctx context.Context, id job.ID) (point.Amount, error) {
 func (db *DB) Jobs(ctx context.Context, account int64, limit int) ([]job.Job, error) {
 	var rows []jobRow
 	err := db.list(ctx, &rows, `
-		select `+jobColumns+` from jobs where $1 in (account_id, 0)
+		select `+jobColumns+` from jobs where account_id = $1::bigint or $1 = 0
 		order by created_at desc, id desc limit $2`, account, limit)
 	if err != nil {
 		return nil, fmt.Errorf("list jobs: %w", err)
