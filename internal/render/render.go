@@ -160,7 +160,9 @@ func (r *Renderer) run(ctx context.Context, m model, in, out onnx.Tensor) error 
 	case r.slots <- struct{}{}:
 		defer func() { <-r.slots }()
 	case <-ctx.Done():
-		return ctx.Err()
+	}
+	if err := ctx.Err(); err != nil { // select chooses either when both are ready
+		return err
 	}
 	return m.Run(ctx, in, out)
 }
