@@ -10,7 +10,10 @@ import (
 	"pictor/internal/job"
 )
 
-const pngSignature = "\x89PNG\r\n\x1a\n"
+const (
+	pngSignature = "\x89PNG\r\n\x1a\n"
+	jpegEnd      = "\xff\xd9"
+)
 
 // maxProfile bounds what a PNG's compressed colour profile may unpack to.
 const maxProfile = 8 << 20
@@ -185,6 +188,6 @@ func isCutOff(imageType string, b []byte) bool {
 	case job.WebP:
 		return len(b) < 12 || int(binary.LittleEndian.Uint32(b[4:]))+8 > len(b)
 	default:
-		return !bytes.Contains(b[max(0, len(b)-1024):], []byte("\xff\xd9"))
+		return !bytes.Contains(b[max(0, len(b)-1024):], []byte(jpegEnd))
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"image/jpeg"
 	"runtime"
+	"slices"
 	"unsafe"
 
 	"pictor/internal/job"
@@ -45,8 +46,13 @@ func Decode(b []byte) (*Picture, error) {
 		width, height = height, width
 	}
 	data := b
-	if f.Type == job.PNG {
+	switch {
+	case f.Type == job.PNG:
 		data = withoutPNGText(b)
+	case f.Type == job.JPEG && !f.Interlaced && isCutOff(f.Type, b):
+		// Some programs forget the end mark, and every viewer shows what they
+		// write. With the mark, libjpeg only warns when more than it is missing.
+		data = slices.Concat(b, []byte(jpegEnd))
 	}
 	var warned C.int
 	result := C.pictor_decode(unsafe.Pointer(&data[0]), C.size_t(len(data)), loader(f.Type), C.int(f.orientation), C.int(f.intent),
@@ -57,7 +63,7 @@ func Decode(b []byte) (*Picture, error) {
 		return nil, blame(f.Type, b, cause)
 	}
 	if warned != 0 && f.Type == job.JPEG {
-		if err := findDamage(b); err != nil {
+		if err := findDamage(data); err != nil {
 			return nil, blame(f.Type, b, err)
 		}
 	}

@@ -5,7 +5,10 @@ package vips
 import "C"
 
 import (
+	"encoding/binary"
+	"errors"
 	"fmt"
+	"os"
 	"unsafe"
 )
 
@@ -20,6 +23,9 @@ type RawFile struct {
 // grow with the picture. Colour is kept at full resolution (4:4:4): an
 // enlarged picture halved in colour would lose what was enlarged.
 func EncodeJPEG(raw RawFile, out string, quality int) error {
+	if raw.Bands == 2 || raw.Bands == 4 {
+		return errors.New("encode JPEG: it cannot hold alpha")
+	}
 	if err := Start(Config{}); err != nil {
 		return err
 	}
@@ -56,5 +62,45 @@ func EncodeWebP(raw RawFile, out string, as WebP) error {
 	if C.pictor_encode_webp(from, C.int(raw.Width), C.int(raw.Height), C.int(raw.Bands), to, C.int(as.Quality), lossless, C.int(as.Effort)) != 0 {
 		return fmt.Errorf("encode WebP: %w", lastError())
 	}
+	if err := stripWebP(out); err != nil {
+		return fmt.Errorf("encode WebP: %w", err)
+	}
 	return nil
+}
+
+// stripWebP takes the metadata off the end of a WebP file. libvips 8.14 writes
+// EXIF there, resolution and all, although it was told to strip.
+func stripWebP(path string) error {
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	const extended, imageEXIFandXMP = 12, 0x0c // where VP8X begins; its flags
+	head := make([]byte, extended+9)
+	if _, err := file.ReadAt(head, 0); err != nil || string(head[extended:extended+4]) != "VP8X" {
+		return err
+	}
+	end := int64(binary.LittleEndian.Uint32(head[4:])) + 8
+	for at := int64(extended); at < end; {
+		var chunk [8]byte
+		if _, err := file.ReadAt(chunk[:], at); err != nil {
+			return err
+		}
+		if kind := string(chunk[:4]); kind == "EXIF" || kind == "XMP " {
+			end = at
+			break
+		}
+		size := int64(binary.LittleEndian.Uint32(chunk[4:]))
+		at += 8 + size + size&1
+	}
+	binary.LittleEndian.PutUint32(head[4:], uint32(end-8))
+	head[extended+8] &^= imageEXIFandXMP
+	if _, err := file.WriteAt(head, 0); err != nil {
+		return err
+	}
+	if err := file.Truncate(end); err != nil {
+		return err
+	}
+	return file.Close()
 }

@@ -141,7 +141,9 @@ profile_fits(VipsImage *image)
 }
 
 // apply_profile makes sRGB with the picture's own profile, or with libvips's
-// CMYK one where a CMYK picture has none that can be used.
+// CMYK one where a CMYK picture has none that can be used. Black ink comes out
+// as the dark grey that it is on paper, as in browsers: compensating for that
+// darkens pictures whose maker did not.
 static int
 apply_profile(VipsImage *image, VipsImage **out, int intent)
 {
@@ -150,9 +152,9 @@ apply_profile(VipsImage *image, VipsImage **out, int intent)
 
 	if (is_cmyk(image))
 		return vips_icc_transform(image, out, "srgb", "embedded", TRUE, "input_profile", "cmyk",
-			"intent", intent, "black_point_compensation", TRUE, "depth", depth, NULL);
+			"intent", intent, "depth", depth, NULL);
 	return vips_icc_transform(image, out, "srgb", "embedded", TRUE,
-		"intent", intent, "black_point_compensation", TRUE, "depth", depth, NULL);
+		"intent", intent, "depth", depth, NULL);
 }
 
 // keeps_colours says whether the profile of an RGB picture is sRGB under any
@@ -196,17 +198,13 @@ keeps_colours(VipsImage *image, int intent)
 static int
 to_grey(VipsImage *image, VipsImage **out)
 {
-	VipsInterpretation kind = image->BandFmt == VIPS_FORMAT_USHORT ? VIPS_INTERPRETATION_GREY16 : VIPS_INTERPRETATION_B_W;
-	VipsImage *value = NULL, *alpha = NULL, *both = NULL;
+	VipsImage *value = NULL, *alpha = NULL;
 	int result = -1;
 
-	if (!vips_extract_band(image, &value, 1, NULL)) {
-		if (image->Bands == 3)
-			result = vips_copy(value, out, "interpretation", kind, NULL);
-		else if (!vips_extract_band(image, &alpha, 3, NULL) && !vips_bandjoin2(value, alpha, &both, NULL))
-			result = vips_copy(both, out, "interpretation", kind, NULL);
-	}
-	VIPS_UNREF(both);
+	if (image->Bands == 3)
+		return vips_extract_band(image, out, 1, NULL);
+	if (!vips_extract_band(image, &value, 1, NULL) && !vips_extract_band(image, &alpha, 3, NULL))
+		result = vips_bandjoin2(value, alpha, out, NULL);
 	VIPS_UNREF(alpha);
 	VIPS_UNREF(value);
 	return result;
@@ -220,7 +218,7 @@ replace(VipsImage **image, VipsImage *next)
 	*image = next;
 }
 
-// to_srgb makes 8-bit sRGB or grey of what a loader gave.
+// to_srgb makes sRGB, or grey, of 8 or 16 bits of what a loader gave.
 static int
 to_srgb(VipsImage **image, int intent)
 {
@@ -240,11 +238,6 @@ to_srgb(VipsImage **image, int intent)
 				return -1;
 			replace(image, next);
 		}
-	}
-	if ((*image)->BandFmt != VIPS_FORMAT_UCHAR) {
-		if (vips_colourspace(*image, &next, grey ? VIPS_INTERPRETATION_B_W : VIPS_INTERPRETATION_sRGB, NULL))
-			return -1;
-		replace(image, next);
 	}
 	return 0;
 }
@@ -278,6 +271,17 @@ upright(int orientation, ptrdiff_t width, ptrdiff_t height, ptrdiff_t bands)
 static void
 place(VipsRegion *strip, int top, int lines, layout to, unsigned char *pixels, int width, int bands)
 {
+	if (strip->im->BandFmt == VIPS_FORMAT_USHORT) {
+		for (int y = top; y < top + lines; y++) {
+			const unsigned short *from = (const unsigned short *) VIPS_REGION_ADDR(strip, 0, y);
+
+			for (int x = 0; x < width; x++)
+				for (int band = 0; band < bands; band++)
+					// 65535 is 255: the nearest level, in integers.
+					pixels[to.origin + x * to.dx + y * to.dy + band] = (*from++ * 255u + 32895) >> 16;
+		}
+		return;
+	}
 	if (to.dx == bands) {
 		for (int y = top; y < top + lines; y++)
 			memcpy(pixels + to.origin + y * to.dy, VIPS_REGION_ADDR(strip, 0, y), (size_t) width * bands);
@@ -286,10 +290,9 @@ place(VipsRegion *strip, int top, int lines, layout to, unsigned char *pixels, i
 	for (int x = 0; x < width; x++)
 		for (int y = top; y < top + lines; y++) {
 			const unsigned char *from = VIPS_REGION_ADDR(strip, x, y);
-			unsigned char *into = pixels + to.origin + x * to.dx + y * to.dy;
 
 			for (int band = 0; band < bands; band++)
-				into[band] = from[band];
+				pixels[to.origin + x * to.dx + y * to.dy + band] = from[band];
 		}
 }
 
@@ -308,7 +311,8 @@ pictor_decode(const void *data, size_t size, int type, int orientation, int inte
 
 	if (!image || to_srgb(&image, intent))
 		goto done;
-	if (image->Xsize != width || image->Ysize != height || image->Bands != bands || image->BandFmt != VIPS_FORMAT_UCHAR) {
+	if (image->Xsize != width || image->Ysize != height || image->Bands != bands ||
+		(image->BandFmt != VIPS_FORMAT_UCHAR && image->BandFmt != VIPS_FORMAT_USHORT)) {
 		vips_error("pictor", "%d x %d x %d pixels, not %d x %d x %d as the header says",
 			image->Xsize, image->Ysize, image->Bands, width, height, bands);
 		goto done;
