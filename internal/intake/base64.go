@@ -59,9 +59,9 @@ type base64Text struct {
 }
 
 func (t *base64Text) Read(p []byte) (n int, err error) {
-	for n < len(p) && t.left != "" {
-		c := t.left[0]
-		t.left = t.left[1:]
+	used := 0
+	for ; used < len(t.left) && n < len(p); used++ {
+		c := t.left[used]
 		switch {
 		case c == '\n', c == '\r', c == ' ', c == '\t', c == '\v', c == '\f':
 			continue
@@ -77,8 +77,9 @@ func (t *base64Text) Read(p []byte) (n int, err error) {
 		}
 		p[n] = c
 		n++
-		t.read++
 	}
+	t.left = t.left[used:]
+	t.read += n
 	if t.left != "" {
 		return n, nil
 	}
