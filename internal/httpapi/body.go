@@ -27,7 +27,7 @@ const (
 	// peak: as read, as copied by ogen, and as decoded.
 	jsonCost = 4.5
 	// reserveTimeout is how long a JSON body waits for memory.
-	reserveTimeout = 30 * time.Second
+	reserveTimeout = 60 * time.Second
 
 	// What is read of a refused body before the answer, for clients that send
 	// everything before they look: net/http would reset the connection instead.

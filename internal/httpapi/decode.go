@@ -115,7 +115,7 @@ func badBody(r *http.Request, err error) error {
 	}
 	undecoded, isJSON := errors.AsType[*ogenerrors.DecodeBodyError](err)
 	switch {
-	case mediaType == "", exchangeOf(r.Context()).bodyIsEmpty():
+	case mediaType == "", r.ContentLength == 0, exchangeOf(r.Context()).bodyIsEmpty():
 		return missingImage()
 	case isJSON && !jx.Valid(undecoded.Body):
 		return brokenJSON(err)

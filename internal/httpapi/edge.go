@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"runtime/debug"
@@ -52,8 +53,10 @@ func (x *exchange) bodyDone() {
 	}
 }
 
-// bodyIsEmpty is known once ogen has read what it wanted.
-func (x *exchange) bodyIsEmpty() bool { return x.body == nil || x.body.count == 0 }
+// bodyIsEmpty is known once somebody has read.
+func (x *exchange) bodyIsEmpty() bool {
+	return x.body == nil || x.body.count == 0 && x.body.err == io.EOF
+}
 
 // ServeHTTP is http.Handler.
 func (a *API) ServeHTTP(out http.ResponseWriter, inbound *http.Request) {
@@ -127,7 +130,7 @@ func (a *API) logRequest(x *exchange, took time.Duration) {
 	if x.refusal != nil {
 		attrs = append(attrs, slog.String("code", string(x.refusal.Code)))
 		if cause := x.refusal.Unwrap(); cause != nil {
-			attrs = append(attrs, slog.Any("cause", cause))
+			attrs = append(attrs, slog.String("cause", cause.Error()))
 		}
 		// A client that left while we worked is no failure of ours.
 		if x.writer.status >= 500 && x.inbound.Context().Err() == nil {

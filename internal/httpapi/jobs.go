@@ -72,9 +72,10 @@ func (a *API) sendResult(ctx context.Context, w http.ResponseWriter, j job.Job, 
 		h.Set("Content-Disposition", `attachment; filename="`+string(j.Task)+"-"+string(j.ID)+job.Extension(j.ResultType)+`"`)
 	}
 	r := x.inbound
-	if strings.Contains(r.Header.Get("Range"), ",") {
+	if wanted := r.Header.Get("Range"); strings.Contains(wanted, ",") || !strings.HasPrefix(wanted, "bytes=") {
 		// Several ranges would be answered as multipart/byteranges, which the
-		// contract does not have; a server may ignore them.
+		// contract does not have, and another unit as 416: a server may ignore
+		// both, and should the second.
 		r = r.Clone(ctx)
 		r.Header.Del("Range")
 	}
