@@ -11,7 +11,7 @@
 //	stuck     fails and refunds jobs without a sign of life
 //	expired   deletes results that are older than their promised time
 //	inputs    deletes the inputs of final jobs
-//	garbage   deletes objects that no job owns
+//	garbage   deletes objects that no job owns, and what a dead process wrote half
 //
 // Every step is a guarded transaction per job, so that a sweeper that dies half
 // way, or works beside another one, does no harm.
@@ -207,9 +207,12 @@ func (s *Sweeper) inputs(ctx context.Context) (int, error) {
 // garbage goes through the whole store. An object younger than GarbageAfter may
 // belong to a job that is only just being admitted or completed.
 func (s *Sweeper) garbage(ctx context.Context) (int, error) {
-	n := 0
 	old := time.Now().Add(-s.GarbageAfter)
-	for _, prefix := range []string{"in/", "out/"} {
+	n, err := s.store.RemoveHalfWritten(ctx, old)
+	if err != nil {
+		return n, err
+	}
+	for _, prefix := range []string{"in/", "out/", "probe/"} {
 		err := s.store.List(ctx, prefix, func(key string, modified time.Time, _ int64) error {
 			if modified.After(old) {
 				return nil

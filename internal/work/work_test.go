@@ -1,0 +1,310 @@
+package work_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"pictor/internal/admission"
+	"pictor/internal/blob"
+	"pictor/internal/job"
+	"pictor/internal/onnx"
+	"pictor/internal/point"
+	"pictor/internal/postgres"
+	"pictor/internal/render"
+	"pictor/internal/testkit/parts"
+	"pictor/internal/vips"
+	"pictor/internal/work"
+)
+
+const patience = time.Minute
+
+// config suits a test: short leases, and a heartbeat well within them.
+func config(t *testing.T) work.Config {
+	return work.Config{
+		Name: t.Name(), Tasks: job.Tasks(), Slots: 2, Dir: t.TempDir(),
+		Lease: 5 * time.Second, Beat: 50 * time.Millisecond, Grace: patience,
+	}
+}
+
+// start runs a worker of its own connection until stop, or the end of the test.
+func start(t *testing.T, p *parts.Parts, c work.Config) (stop func()) {
+	t.Helper()
+	engine, err := onnx.Open(onnx.Config{Engine: onnx.Auto})
+	if err != nil {
+		t.Fatal(err)
+	}
+	renderer, err := render.New(render.Config{Engine: engine, Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	w, done := work.New(c, p.DB, p.Connect(t), p.Store, renderer, p.Log), make(chan struct{})
+	go func() {
+		defer close(done)
+		w.Run(ctx)
+	}()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		<-done
+		_ = renderer.Close()
+		_ = engine.Close()
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
+// finished waits for the broadcast that a job is final, then reads it.
+func finished(t *testing.T, p *parts.Parts) (await func(job.ID) job.Job) {
+	t.Helper()
+	ids := make(chan job.ID, 100)
+	stop, err := p.Queue.OnFinished(func(id job.ID) { ids <- id })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(stop)
+	if err := p.Queue.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	seen := map[job.ID]bool{}
+	return func(want job.ID) job.Job {
+		t.Helper()
+		for deadline := time.After(patience); !seen[want]; {
+			select {
+			case id := <-ids:
+				seen[id] = true
+			case <-deadline:
+				t.Fatalf("job %s did not finish: %+v", want, p.Job(t, want))
+			}
+		}
+		return p.Job(t, want)
+	}
+}
+
+func TestRun_completes_every_task(t *testing.T) {
+	t.Parallel()
+	p := parts.New(t)
+	account := p.Account(t, point.Point)
+	await := finished(t, p)
+	start(t, p, config(t))
+	for task, want := range map[job.Task][2]int{job.RemoveBG: {240, 240}, job.Upscale2x: {480, 480}, job.Upscale4x: {960, 960}} {
+		got := await(p.Admit(t, account, task).ID)
+		if got.State != job.Completed || got.Progress != 100 || got.Refunded || len(got.ResultToken) < 32 {
+			t.Errorf("%s: %+v", task, got)
+			continue
+		}
+		object, err := p.Store.Open(t.Context(), got.ResultKey())
+		if err != nil {
+			t.Errorf("%s: %v", task, err)
+			continue
+		}
+		b := make([]byte, object.Size)
+		if _, err := object.Read(b); err != nil {
+			t.Error(err)
+		}
+		_ = object.Close()
+		h, err := vips.ReadHeader(b)
+		if err != nil {
+			t.Error(err)
+		}
+		if diff := cmp.Diff(want, [2]int{h.Width, h.Height}); diff != "" {
+			t.Errorf("%s: %s", task, diff)
+		}
+	}
+	if got, want := p.Balance(t, account), point.Amount(650); got != want {
+		t.Errorf("balance %s, want %s", got, want)
+	}
+	p.CheckInvariants(t)
+}
+
+func TestRun_fails_and_refunds_a_picture_that_cannot_be_decoded(t *testing.T) {
+	t.Parallel()
+	p := parts.New(t)
+	account := p.Account(t, point.Point)
+	await := finished(t, p)
+	j := p.Admit(t, account, job.RemoveBG)
+	damage(t, p, j, func(b []byte) []byte { clear(b[len(b)/3:]); return b })
+	start(t, p, config(t))
+	got := await(j.ID)
+	if got.State != job.Failed || !got.Refunded || got.Message == "" {
+		t.Errorf("got %+v, want failed and refunded with a message", got)
+	}
+	if balance := p.Balance(t, account); balance != point.Point {
+		t.Errorf("balance %s, want all of it back", balance)
+	}
+	p.CheckInvariants(t)
+}
+
+// damage replaces the stored input of a job, keeping its size.
+func damage(t *testing.T, p *parts.Parts, j job.Job, change func([]byte) []byte) {
+	t.Helper()
+	object, err := p.Store.Open(t.Context(), j.ID.InputKey())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := make([]byte, object.Size)
+	if _, err := object.Read(b); err != nil {
+		t.Fatal(err)
+	}
+	_ = object.Close()
+	put(t, p.Store, j.ID.InputKey(), change(b))
+}
+
+// What is not the picture's fault is tried again, and again, and then given up.
+func TestRun_gives_up_a_job_whose_input_is_gone(t *testing.T) {
+	t.Parallel()
+	p := parts.New(t)
+	account := p.Account(t, point.Point)
+	await := finished(t, p)
+	j := p.Admit(t, account, job.RemoveBG)
+	if err := p.Store.Delete(t.Context(), j.ID.InputKey()); err != nil {
+		t.Fatal(err)
+	}
+	start(t, p, config(t))
+	got := await(j.ID)
+	if got.State != job.Failed || !got.Refunded || got.Fence != job.MaxClaims {
+		t.Errorf("got %+v, want failed and refunded after %d claims", got, job.MaxClaims)
+	}
+	p.CheckInvariants(t)
+}
+
+// The message outlives the job: it was cancelled, or never committed.
+func TestRun_drops_messages_without_a_job_to_do(t *testing.T) {
+	t.Parallel()
+	p := parts.New(t)
+	account := p.Account(t, point.Point)
+	await := finished(t, p)
+	cancelled := p.Admit(t, account, job.RemoveBG)
+	claimed, _, err := p.DB.Claim(t.Context(), cancelled.ID, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if held, err := p.DB.Fail(t.Context(), claimed.ID, claimed.Fence, "over"); err != nil || !held {
+		t.Fatal(held, err)
+	}
+	for i := range 3 {
+		if err := p.Queue.Publish(t.Context(), job.RemoveBG, job.ID(fmt.Sprintf("0190c3b0-0000-7000-8000-%012d", i)), 0); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Queue.Publish(t.Context(), job.RemoveBG, cancelled.ID, int64(100+i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	start(t, p, config(t))
+	last := p.Admit(t, account, job.RemoveBG)
+	if got := await(last.ID); got.State != job.Completed {
+		t.Errorf("got %+v, want completed", got)
+	}
+	if got := p.Job(t, cancelled.ID); got.State != job.Failed || got.Fence != claimed.Fence {
+		t.Errorf("the final job became %+v", got)
+	}
+	p.CheckInvariants(t)
+}
+
+// A worker that was paused past its lease wakes up and writes. Nothing of it may
+// show: the job belongs to whoever claimed it since.
+func TestRun_changes_nothing_after_its_fence_was_lost(t *testing.T) {
+	t.Parallel()
+	p := parts.New(t)
+	account := p.Account(t, point.Point)
+	j := p.Admit(t, account, job.RemoveBG)
+	old, verdict, err := p.DB.Claim(t.Context(), j.ID, time.Microsecond) // its lease ends at once
+	if err != nil || verdict != postgres.Claimed {
+		t.Fatal(verdict, err)
+	}
+	await := finished(t, p)
+	start(t, p, config(t))
+	got := await(j.ID)
+	if got.State != job.Completed || got.Fence != old.Fence+1 {
+		t.Fatalf("got %+v, want completed under fence %d", got, old.Fence+1)
+	}
+	for name, write := range map[string]func() (bool, error){
+		"progress": func() (bool, error) { return p.DB.Progress(t.Context(), j.ID, old.Fence, 50, "", time.Minute) },
+		"complete": func() (bool, error) {
+			return p.DB.Complete(t.Context(), j.ID, old.Fence, postgres.Result{Type: job.PNG, Size: 1, Token: "stale"})
+		},
+		"fail":      func() (bool, error) { return p.DB.Fail(t.Context(), j.ID, old.Fence, "stale") },
+		"give back": func() (bool, error) { return p.DB.GiveBack(t.Context(), j.ID, old.Fence) },
+	} {
+		if held, err := write(); err != nil || held {
+			t.Errorf("%s under the lost fence: %v, %v", name, held, err)
+		}
+	}
+	if diff := cmp.Diff(got, p.Job(t, j.ID)); diff != "" {
+		t.Error(diff)
+	}
+	p.CheckInvariants(t)
+}
+
+// On SIGTERM a picture that does not end within the grace goes back to the
+// queue at once, and the next worker need not wait for the lease to end.
+func TestRun_gives_a_long_picture_back_when_it_is_stopped(t *testing.T) {
+	t.Parallel()
+	p := parts.New(t)
+	account := p.Account(t, point.Point)
+	await := finished(t, p)
+	c := config(t)
+	c.Lease, c.Grace, c.Slots = time.Hour, 0, 1
+	stop := start(t, p, c)
+	admitted, err := p.Admission().Admit(t.Context(), large(t, account))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for p.Job(t, admitted.Job.ID).State != job.Processing {
+		if t.Context().Err() != nil {
+			t.Fatal("never claimed")
+		}
+	}
+	stop()
+	back := p.Job(t, admitted.Job.ID)
+	if back.State != job.Processing {
+		t.Fatalf("got %+v, want it given back", back)
+	}
+	second := config(t)
+	second.Name, second.Lease = "second", time.Hour
+	start(t, p, second)
+	if got := await(back.ID); got.State != job.Completed || got.Fence != 2 {
+		t.Errorf("got %+v, want completed under fence 2", got)
+	}
+	p.CheckInvariants(t)
+}
+
+// large asks for seconds of work.
+func large(t *testing.T, account int64) admission.Request {
+	t.Helper()
+	const side = 1200
+	row, b := make([]byte, side), new(bytes.Buffer)
+	picture, err := vips.NewPNGWriter(b, side, side, 1, vips.PNGOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for y := range side {
+		for x := range row {
+			row[x] = byte(x ^ y)
+		}
+		if err := picture.WriteRows(row); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := picture.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return admission.Request{
+		Account: account, Task: job.Upscale4x,
+		Input:  job.Image{Type: job.PNG, Size: int64(b.Len()), Width: side, Height: side},
+		SHA256: sha256.Sum256(b.Bytes()), Body: bytes.NewReader(b.Bytes()),
+	}
+}
+
+func put(t *testing.T, store *blob.Store, key string, b []byte) {
+	t.Helper()
+	if err := store.Put(t.Context(), key, job.PNG, bytes.NewReader(b)); err != nil {
+		t.Fatal(err)
+	}
+}
