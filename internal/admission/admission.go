@@ -142,11 +142,13 @@ func (a *Admission) enqueue(ctx context.Context, j job.Job) error {
 		return fault.Queue(errors.New("the sweeper cancelled the job before it was marked as queued"))
 	}
 	cancelled, cancelErr := a.db.Cancel(ctx, j.ID, "The job could not be queued, and its charge was given back.")
-	if cancelErr == nil && !cancelled {
+	switch {
+	case cancelErr != nil:
+		// Nobody knows: the message may have arrived, and a worker may take the
+		// job before the sweeper cancels it. So this must not say "not charged".
+		return fault.Billing(errors.Join(err, cancelErr))
+	case !cancelled:
 		return nil // the message arrived after all and a worker claimed the job
-	}
-	if cancelErr != nil {
-		a.log.ErrorContext(ctx, "a job that was not queued could not be cancelled; the sweeper will", "job", j.ID, "error", cancelErr)
 	}
 	return fault.Queue(err)
 }

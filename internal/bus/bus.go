@@ -199,3 +199,12 @@ func (b *Bus) Backlog(ctx context.Context) (map[job.Task]uint64, error) {
 	}
 	return backlog, nil
 }
+
+// Messages is the number of messages of all tasks that are not acknowledged.
+func (b *Bus) Messages(ctx context.Context) (uint64, error) {
+	s, err := b.js.Stream(ctx, stream)
+	if err != nil {
+		return 0, fmt.Errorf("look at the stream: %w", err)
+	}
+	return s.CachedInfo().State.Msgs, nil
+}

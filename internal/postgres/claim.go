@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/lib/pq"
+	"github.com/lib/pq/pqerror"
+
 	"pictor/internal/job"
 )
 
@@ -41,7 +44,10 @@ func (db *DB) Claim(ctx context.Context, id job.ID, lease time.Duration) (job.Jo
 			or state = 'processing' and lease_until < clock_timestamp() and lapses + 1 < $4)
 		returning `+jobColumns,
 		string(id), job.Processing.Message(), interval(lease), job.MaxClaims)
-	if err != nil {
+	switch {
+	case pq.As(err, pqerror.InvalidTextRepresentation) != nil:
+		return job.Job{}, Gone, nil // no job has such an id
+	case err != nil:
 		return job.Job{}, Gone, fmt.Errorf("claim job %s: %w", id, err)
 	}
 	if len(claimed) == 1 {

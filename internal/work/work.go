@@ -53,6 +53,8 @@ const (
 	// retryDelay is the pause before a job whose failure is not its own (the
 	// store, the database) is tried again.
 	retryDelay = 2 * time.Second
+	// persistPause is the pause between two tries to write a job's end.
+	persistPause = 200 * time.Millisecond
 )
 
 // Worker renders jobs.
@@ -248,11 +250,28 @@ func (w *Worker) heartbeat(ctx context.Context, stop context.CancelCauseFunc, j 
 }
 
 func (w *Worker) complete(ctx context.Context, j job.Job, r postgres.Result) error {
-	return held(w.db.Complete(ctx, j.ID, j.Fence, r))
+	return persist(ctx, func(ctx context.Context) (bool, error) { return w.db.Complete(ctx, j.ID, j.Fence, r) })
 }
 
 func (w *Worker) fail(ctx context.Context, j job.Job, message string) error {
-	return held(w.db.Fail(ctx, j.ID, j.Fence, message))
+	return persist(ctx, func(ctx context.Context) (bool, error) { return w.db.Fail(ctx, j.ID, j.Fence, message) })
+}
+
+// persist repeats a write that ends a job until it has an answer or ctx ends:
+// the picture is finished, and a database that restarts is back within seconds.
+// Both writes give the same verdict when they are repeated after a lost answer.
+func persist(ctx context.Context, write func(context.Context) (bool, error)) error {
+	for {
+		err := held(write(ctx))
+		if err == nil || errors.Is(err, errFenceLost) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(persistPause):
+		}
+	}
 }
 
 var errGivenBack = errors.New("the job is back in the queue")

@@ -196,13 +196,33 @@ func TestRun_drops_messages_without_a_job_to_do(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	start(t, p, config(t))
+	// A payload that is no id at all was delivered again for ever: the database
+	// refused to look for it, which counted as trouble of the database.
+	for i, payload := range []job.ID{"no id at all", ""} {
+		if err := p.Queue.Publish(t.Context(), job.RemoveBG, payload, int64(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stop := start(t, p, config(t))
 	last := p.Admit(t, account, job.RemoveBG)
 	if got := await(last.ID); got.State != job.Completed {
 		t.Errorf("got %+v, want completed", got)
 	}
 	if got := p.Job(t, cancelled.ID); got.State != job.Failed || got.Fence != claimed.Fence {
 		t.Errorf("the final job became %+v", got)
+	}
+	stop()
+	for deadline := time.Now().Add(patience); ; { // acknowledgements are on their way
+		n, err := p.Queue.Messages(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n == 0 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d messages are left, want none", n)
+		}
 	}
 	p.CheckInvariants(t)
 }
