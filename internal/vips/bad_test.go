@@ -270,6 +270,19 @@ func TestReadHeader_never_unpacks_the_texts_of_a_PNG(t *testing.T) {
 	}
 }
 
+// Found by fuzzing: 150 bytes that announce a text of a gigabyte took a
+// gigabyte and seconds. Not parallel: see above.
+func TestDecode_believes_no_chunk_of_a_PNG_that_is_longer_than_the_file(t *testing.T) {
+	png := asPNG(t, toImage(cat(t)))
+	for _, kind := range []string{"tEXt", "zTXt", "iTXt", "sPLT", "eXIf", "iCCP", "unKn", "IDAT", "PLTE"} {
+		before := peakMemory(t)
+		refuseDecode(t, insertPNG(png, append([]byte("\x40\x00\x00\x00"), kind...)), "is cut off")
+		if grown := peakMemory(t) - before; grown > 32<<20 {
+			t.Errorf("%s: took %d bytes", kind, grown)
+		}
+	}
+}
+
 // A JPEG may say in a few bytes "this pass changes nothing", thousands of
 // times, and each costs a walk over the whole frame.
 func TestReadHeader_refuses_a_JPEG_of_thousands_of_passes(t *testing.T) {

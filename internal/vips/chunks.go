@@ -35,12 +35,12 @@ func (c pngChunk) makesPixels() bool {
 	return false
 }
 
-// pngChunks are the whole chunks of a PNG, in order.
+// pngChunks are the whole chunks of a PNG, in order, to the last one.
 func pngChunks(b []byte) iter.Seq[pngChunk] {
 	return func(yield func(pngChunk) bool) {
 		for b = b[min(len(b), len(pngSignature)):]; len(b) >= 12; {
 			size := be32(b) + 12
-			if size > len(b) || !yield(pngChunk(b[:size])) {
+			if size > len(b) || !yield(pngChunk(b[:size])) || string(b[4:8]) == "IEND" {
 				return
 			}
 			b = b[size:]
@@ -80,24 +80,32 @@ func readPNG(b []byte) pngFacts {
 	return f
 }
 
-// withoutPNGText is the PNG without the chunks that make no pixels; b itself
-// when none of those is compressed. libpng unpacks each such text while it
-// looks for the picture: 100 of them, 50 KB each in the file, took 5 GB.
-func withoutPNGText(b []byte) []byte {
-	compressed := false
+// safePNG is the PNG as it may be shown to libpng: b itself when it is whole
+// and has no compressed texts, else without the chunks that make no pixels.
+//
+// libpng unpacks each text while it looks for the picture: 100 of them, 50 KB
+// each in the file, took 5 GB. And for a chunk that says it has a gigabyte it
+// clears a gigabyte before it looks whether the file goes on.
+func safePNG(b []byte) []byte {
+	whole, compressed := false, false
 	for chunk := range pngChunks(b) {
-		compressed = compressed || chunk.kind() == "zTXt" || chunk.kind() == "iTXt"
-	}
-	if !compressed {
-		return b
-	}
-	clean := append(make([]byte, 0, len(b)), pngSignature...)
-	for chunk := range pngChunks(b) {
-		if chunk.makesPixels() {
-			clean = append(clean, chunk...)
+		switch chunk.kind() {
+		case "IEND":
+			whole = true
+		case "zTXt", "iTXt":
+			compressed = true
 		}
 	}
-	return clean
+	if whole && !compressed {
+		return b
+	}
+	safe := append(make([]byte, 0, len(b)), pngSignature...)
+	for chunk := range pngChunks(b) {
+		if chunk.makesPixels() {
+			safe = append(safe, chunk...)
+		}
+	}
+	return safe
 }
 
 // inflateProfile unpacks an iCCP chunk. What cannot be unpacked comes back as

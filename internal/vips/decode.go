@@ -48,7 +48,7 @@ func Decode(b []byte) (*Picture, error) {
 	data := b
 	switch {
 	case f.Type == job.PNG:
-		data = withoutPNGText(b)
+		data = safePNG(b)
 	case f.Type == job.JPEG && !f.Interlaced && isCutOff(f.Type, b):
 		// Some programs forget the end mark, and every viewer shows what they
 		// write. With the mark, libjpeg only warns when more than it is missing.
