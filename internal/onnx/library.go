@@ -9,7 +9,7 @@ import (
 )
 
 // ErrNoLibrary says that ONNX Runtime is not installed.
-var ErrNoLibrary = errors.New("ONNX Runtime's shared library is not installed: `go tool task setup` installs it, PICTOR_ORT_LIB names one elsewhere, PICTOR_ENGINE=onnx-go does without (slowly)")
+var ErrNoLibrary = errors.New("ONNX Runtime's shared library is not installed: `go tool task setup` installs it, PICTOR_ORT_LIB names one elsewhere, PICTOR_ENGINE=onnx-go does without")
 
 // FindLibrary is the path of ONNX Runtime's shared library: PICTOR_ORT_LIB
 // when it is set, else the first one in the places where `go tool task setup`

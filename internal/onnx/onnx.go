@@ -90,7 +90,7 @@ func Open(cfg Config) (Engine, error) {
 	case CUDA:
 		return openRuntime(cfg, true)
 	case Go:
-		return openGo()
+		return openGo(cfg)
 	default:
 		return nil, fmt.Errorf("no engine is called %q: choose %s, %s, %s or %s", cfg.Engine, Auto, Runtime, CUDA, Go)
 	}

@@ -1,9 +1,47 @@
 package onnx
 
-import "errors"
+import (
+	"context"
+	"fmt"
 
-// openGo starts the portable engine, internal/onnx/graph. That package imports
+	"pictor/internal/onnx/graph"
+)
+
+// goEngine is the portable engine, internal/onnx/graph. That package imports
 // nothing of this one, which wires it.
-func openGo() (Engine, error) {
-	return nil, errors.New("this build has no pure-Go engine: `go tool task setup` installs ONNX Runtime")
+type goEngine struct{ threads int }
+
+func openGo(cfg Config) (Engine, error) { return goEngine{cfg.Threads}, nil }
+
+func (goEngine) Name() string     { return Go }
+func (goEngine) Provider() string { return "CPU" }
+func (goEngine) Close() error     { return nil }
+
+func (e goEngine) Load(name string, onnx []byte, opt Options) (Model, error) {
+	m, err := graph.Load(onnx, graph.Options{Threads: e.threads, Output: opt.Output})
+	if err != nil {
+		return nil, fmt.Errorf("load model %s: %w", name, err)
+	}
+	return goModel{name, m}, nil
 }
+
+type goModel struct {
+	name  string
+	model *graph.Model
+}
+
+func (m goModel) Run(ctx context.Context, in, out Tensor) error {
+	if err := check(in, out); err != nil {
+		return fmt.Errorf("run model %s: %w", m.name, err)
+	}
+	_, shape, err := m.model.Run(ctx, in.Shape, in.Data, out.Data)
+	if err == nil && shape != out.Shape {
+		err = fmt.Errorf("output of shape %v for a tensor of %v", shape, out.Shape)
+	}
+	if err != nil {
+		return fmt.Errorf("run model %s on %v: %w", m.name, in.Shape, err)
+	}
+	return nil
+}
+
+func (m goModel) Close() error { return nil }
