@@ -3,14 +3,18 @@ package httpapi_test
 import (
 	"bytes"
 	"encoding/json"
+	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
 	"pictor/internal/httpapi"
+	"pictor/internal/job"
+	"pictor/internal/wait"
 	"pictor/openapi"
 )
 
@@ -164,6 +168,24 @@ func TestTasks_are_those_of_the_contract(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-contract +served:\n%s", diff)
 	}
+}
+
+// The store is missing here, so that the handler of the result panics.
+func TestEdge_answers_for_a_handler_that_panics(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	_, key := s.account("1")
+	id := s.create(key)
+	s.complete(id, job.PNG, photo(t, "cup.png"))
+	log := slog.New(slog.DiscardHandler)
+	waits, err := wait.New(s.db, s.queue, log)
+	must(t, err)
+	defer waits.Close()
+	broken, err := httpapi.New(httpapi.Config{BaseURL: "http://x/api/v1", ResultsURL: results, KeyPrefix: prefix, ResultTTL: time.Hour}, s.db, nil, nil, waits, nil, log)
+	must(t, err)
+	s.server.Config.Handler = broken
+	s.do(get(key, "/jobs/"+string(id)+"/result")).refused(http.StatusServiceUnavailable, "unavailable")
+	s.do(get(key, "/me")).want(http.StatusOK)
 }
 
 func TestNew_refuses_a_base_URL_that_does_not_end_in_the_API_root(t *testing.T) {

@@ -176,6 +176,7 @@ func TestCreate_refuses(t *testing.T) {
 		{"scale 3 in a form", uploadForm(t, key, "/upscale", image, text("scale", "3")), 422, "invalid_request"},
 		{"scale twice in a form", uploadForm(t, key, "/upscale", image, text("scale", "2"), text("scale", "4")), 422, "invalid_request"},
 		{"a long Idempotency-Key", cup(t, key, "/remove-bg", "Idempotency-Key: "+strings.Repeat("k", 256)), 422, "invalid_request"},
+		{"an empty Idempotency-Key", cup(t, key, "/remove-bg", "Idempotency-Key: "), 422, "invalid_request"},
 		{"an Idempotency-Key that is no text", cup(t, key, "/remove-bg", "Idempotency-Key: \xff\xfe"), 422, "invalid_request"},
 
 		{"no base64", send(key, "/remove-bg", `{"image_base64": "%%%"}`), 422, "invalid_image"},

@@ -46,7 +46,11 @@ func TestCreate_limits_the_image_exact_to_the_byte(t *testing.T) {
 		},
 	}
 	for name, way := range ways {
-		for _, encoding := range []string{"with a length", "chunked"} {
+		encodings := []string{"with a length", "chunked"}
+		if name == "URL" || strings.Contains(name, "lines") {
+			encodings = encodings[:1]
+		}
+		for _, encoding := range encodings {
 			t.Run(name+" "+encoding, func(t *testing.T) {
 				s := s.in(t)
 				account, key := s.account("1")
@@ -77,7 +81,6 @@ func TestCreate_lets_a_client_that_is_still_sending_see_the_refusal(t *testing.T
 	t.Parallel()
 	s := start(t)
 	_, key := s.account("1")
-	const size = 30 << 20
 	for _, row := range []struct {
 		name, path, key, contentType string
 		status                       int
@@ -99,7 +102,11 @@ func TestCreate_lets_a_client_that_is_still_sending_see_the_refusal(t *testing.T
 				conn, err := net.Dial("tcp", s.server.Listener.Addr().String())
 				must(t, err)
 				defer conn.Close()
-				must(t, conn.SetDeadline(time.Now().Add(time.Minute)))
+				must(t, conn.SetDeadline(time.Now().Add(2*time.Minute)))
+				size := 6 << 20 // far more than net/http reads, and than the sockets hold
+				if row.status == http.StatusRequestEntityTooLarge {
+					size = 31 << 20
+				}
 				out := bufio.NewWriterSize(conn, 1<<16)
 				fmt.Fprintf(out, "POST /api/v1%s HTTP/1.1\r\nHost: x\r\nX-Api-Key: %s\r\nContent-Type: %s\r\n", row.path, row.key, row.contentType)
 				data := make([]byte, 1<<20)

@@ -13,40 +13,42 @@ import (
 	"time"
 
 	"pictor/internal/httpapi"
-	"pictor/internal/job"
 )
 
 // TestCreate_keeps_the_memory_of_parallel_JSON_bodies_bounded sends bodies that
-// would take eight times the budget if all were decoded at once. The peak of
-// another mix is printed with MEMORY_UPLOADS=50 and MEMORY_BUDGET=536870912.
+// would take many times the budget if all were decoded at once. For the peak of
+// real uploads: MEMORY_UPLOADS=50 MEMORY_IMAGE=20971520 MEMORY_BUDGET=536870912.
 func TestCreate_keeps_the_memory_of_parallel_JSON_bodies_bounded(t *testing.T) {
-	uploads, budget := setting(t, "MEMORY_UPLOADS", 8), setting(t, "MEMORY_BUDGET", 128<<20)
+	uploads, image, budget := setting(t, "MEMORY_UPLOADS", 16), setting(t, "MEMORY_IMAGE", 3<<20), setting(t, "MEMORY_BUDGET", 20<<20)
 	s := start(t, func(c *httpapi.Config) { c.JSONMemory = int64(budget) })
 	_, key := s.account("1")
 	peak := watchMemory(t)
 
-	// 20 MB of zeros in base64: good base64, and no image.
-	send := func(contentType, before, after string, fill byte, n int64) {
-		body := io.MultiReader(strings.NewReader(before), io.LimitReader(repeat(fill), n), strings.NewReader(after))
-		r := upload(key, "/remove-bg", contentType, nil)
-		s.doBody(r, body).refused(http.StatusUnprocessableEntity, "invalid_image")
+	// Zeros in base64: good base64, and no image.
+	send := func(contentType, before, after string, fill byte, n int) {
+		body := stream{
+			io.MultiReader(strings.NewReader(before), io.LimitReader(repeat(fill), int64(n)), strings.NewReader(after)),
+			int64(len(before) + n + len(after)),
+		}
+		s.doBody(upload(key, "/remove-bg", contentType, nil), body).refused(http.StatusUnprocessableEntity, "invalid_image")
 	}
 	var all sync.WaitGroup
 	for range uploads {
-		all.Go(func() { send("application/json", `{"image_base64": "`, `"}`, 'A', job.MaxImageBytes/3*4) })
+		all.Go(func() { send("application/json", `{"image_base64": "`, `"}`, 'A', image/3*4) })
 	}
 	all.Wait()
 	afterJSON := peak()
 	for range uploads {
-		all.Go(func() { send("image/png", "", "", 0, job.MaxImageBytes) })
+		all.Go(func() { send("image/png", "", "", 0, image) })
 		all.Go(func() {
-			send("multipart/form-data; boundary=x", "--x\r\nContent-Disposition: form-data; name=\"image\"; filename=\"a\"\r\n\r\n", "\r\n--x--\r\n", 0, job.MaxImageBytes)
+			send("multipart/form-data; boundary=x", "--x\r\nContent-Disposition: form-data; name=\"image\"; filename=\"a\"\r\n\r\n", "\r\n--x--\r\n", 0, image)
 		})
 	}
 	all.Wait()
-	t.Logf("%d uploads of 20 MB in each way, budget %d MB: peak %d MB with JSON, %d MB with raw bodies and forms",
-		uploads, budget>>20, afterJSON>>20, peak()>>20)
-	// The garbage of bodies that are done comes on top of those that are read.
+	t.Logf("%d uploads of %d bytes in each way, budget %d MB: peak %d MB with JSON, %d MB with raw bodies and forms",
+		uploads, image, budget>>20, afterJSON>>20, peak()>>20)
+	// The garbage of bodies that are done, and all else that a process holds,
+	// come on top of the bodies that are read.
 	if limit := uint64(2*budget + 64<<20); afterJSON > limit {
 		t.Errorf("the peak was %d MB, over %d MB", afterJSON>>20, limit>>20)
 	}
@@ -105,4 +107,3 @@ func watchMemory(t *testing.T) func() uint64 {
 		return peak
 	}
 }
-

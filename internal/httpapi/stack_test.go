@@ -195,13 +195,23 @@ func (s *stack) do(r request) reply {
 	return s.doBody(r, bytes.NewReader(r.body))
 }
 
-// doBody sends a body of its own; one that is no *bytes.Reader goes chunked.
+// stream is a body of a known length that nobody holds in memory.
+type stream struct {
+	io.Reader
+	length int64
+}
+
+// doBody sends a body of its own. It goes chunked unless it is a *bytes.Reader
+// or a stream.
 func (s *stack) doBody(r request, body io.Reader) reply {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), 2*time.Minute)
 	defer cancel()
 	out, err := http.NewRequestWithContext(ctx, r.method, s.server.URL+"/api/v1"+r.path, body)
 	must(s.t, err)
+	if sized, ok := body.(stream); ok {
+		out.ContentLength = sized.length
+	}
 	for _, line := range r.header {
 		name, value, _ := strings.Cut(line, ": ")
 		out.Header.Add(name, value)
