@@ -1,0 +1,256 @@
+package app
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"net/url"
+	"runtime"
+	"strings"
+	"time"
+
+	"pictor/internal/job"
+	"pictor/internal/onnx"
+)
+
+// Address is host:port to listen on. Empty is the default of its field, which
+// some commands may move to another port when it is taken; a given one must be
+// free.
+type Address string
+
+// The default addresses.
+const (
+	defaultListen  Address = "127.0.0.1:8080"
+	defaultResults Address = "127.0.0.1:8081"
+	defaultOps     Address = "127.0.0.1:8082"
+	anyPort        Address = "127.0.0.1:0"
+)
+
+// apiRoot is the path under which the contract's endpoints are.
+const apiRoot = "/api/v1"
+
+// Links are the public roots of the links that clients get.
+type Links struct {
+	BaseURL    string `name:"base-url" env:"PICTOR_BASE_URL" placeholder:"http://LISTEN/api/v1" help:"Public URL of the API's root, which ends in /api/v1."`
+	ResultsURL string `name:"results-url" env:"PICTOR_RESULTS_URL" placeholder:"http://RESULTS_LISTEN" help:"Public URL of the result host."`
+}
+
+// Edge is the configuration of the two HTTP servers that clients meet.
+type Edge struct {
+	Listen        Address `env:"PICTOR_LISTEN" placeholder:"127.0.0.1:8080" help:"Address of the API."`
+	ResultsListen Address `env:"PICTOR_RESULTS_LISTEN" placeholder:"127.0.0.1:8081" help:"Address of the public result host."`
+	Links
+	ImageURLAllow []netip.Prefix `name:"image-url-allow" env:"PICTOR_IMAGE_URL_ALLOW" placeholder:"CIDR" help:"Networks from which image_url may download although they are not public."`
+	Keys
+}
+
+// Keys is what API keys look like. The API and whoever makes keys must agree.
+type Keys struct {
+	KeyPrefix string `env:"PICTOR_KEY_PREFIX" default:"pictor" help:"What API keys begin with."`
+}
+
+// Stores says where jobs, messages and pictures are. A dev stack that runs
+// here fills in what is not given.
+type Stores struct {
+	DatabaseURL string `env:"PICTOR_DATABASE_URL" placeholder:"URL" help:"Postgres database. Empty: the dev stack that runs here."`
+	NATSURL     string `name:"nats-url" env:"PICTOR_NATS_URL" placeholder:"nats://127.0.0.1:4222" help:"NATS servers with JetStream, separated by commas."`
+	BlobURL     string `env:"PICTOR_BLOB_URL" placeholder:"file:///var/lib/pictor/blobs" help:"Store of inputs and results: file://, s3://, gs:// or azblob://."`
+}
+
+// Times is when a job is given up, and a result deleted.
+type Times struct {
+	StuckAfter time.Duration `env:"PICTOR_STUCK_AFTER" default:"5m" help:"A job without a sign of life for this long is failed and refunded."`
+	ResultTTL  time.Duration `name:"result-ttl" env:"PICTOR_RESULT_TTL" default:"24h" help:"How long a result is kept."`
+}
+
+// Pictures is the configuration of what works on pictures.
+type Pictures struct {
+	Workers        int    `env:"PICTOR_WORKERS" placeholder:"one per core" help:"Jobs that one process works on at a time."`
+	Engine         string `env:"PICTOR_ENGINE" default:"auto" help:"What runs the models: auto, onnxruntime, onnxruntime-cuda or onnx-go."`
+	ORTLib         string `name:"ort-lib" env:"PICTOR_ORT_LIB" placeholder:"FILE" help:"ONNX Runtime's shared library. Empty: where \"go tool task setup\" puts it."`
+	ModelsDir      string `env:"PICTOR_MODELS_DIR" placeholder:"DIR" help:"Folder of further models. This version knows only the shipped ones."`
+	RemoveBGModel  string `name:"remove-bg-model" env:"PICTOR_REMOVE_BG_MODEL" default:"remove-bg" help:"Model of remove-bg, by its name in \"pictor models list\"."`
+	Upscale2xModel string `name:"upscale-2x-model" env:"PICTOR_UPSCALE_2X_MODEL" default:"upscale-2x" help:"Model of upscale-2x."`
+	Upscale4xModel string `name:"upscale-4x-model" env:"PICTOR_UPSCALE_4X_MODEL" default:"upscale-4x" help:"Model of upscale-4x."`
+}
+
+// Ops is the configuration of the operator's listener.
+type Ops struct {
+	OpsListen Address `env:"PICTOR_OPS_LISTEN" placeholder:"127.0.0.1:8082" help:"Address of /healthz and /readyz. When the default is taken, another free port."`
+}
+
+// Log is how a process tells what it does, on stderr.
+type Log struct {
+	LogLevel  slog.Level `env:"PICTOR_LOG_LEVEL" default:"info" help:"Least level that is logged: debug, info, warn or error."`
+	LogFormat string     `env:"PICTOR_LOG_FORMAT" default:"text" enum:"text,json" help:"text or json."`
+}
+
+// New makes the logger.
+func (c Log) New(w io.Writer) *slog.Logger {
+	options := &slog.HandlerOptions{Level: c.LogLevel}
+	if c.LogFormat == "json" {
+		return slog.New(slog.NewJSONHandler(w, options))
+	}
+	return slog.New(slog.NewTextHandler(w, options))
+}
+
+// Config is everything that can be configured. Commands embed the parts that
+// they need.
+type Config struct {
+	Edge
+	Stores
+	Times
+	Pictures
+	Ops
+	Log
+	Secret
+}
+
+// Mistakes names every mistake, not only the first.
+func (c Edge) Mistakes() error {
+	return errors.Join(
+		checkAddress("PICTOR_LISTEN", c.Listen),
+		checkAddress("PICTOR_RESULTS_LISTEN", c.ResultsListen),
+		checkBaseURL(c.BaseURL),
+		checkURL("PICTOR_RESULTS_URL", c.ResultsURL, "http", "https"),
+		c.Keys.Mistakes(),
+	)
+}
+
+// Mistakes names every mistake, not only the first.
+func (c Keys) Mistakes() error {
+	for _, r := range c.KeyPrefix {
+		if (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '_' {
+			return fmt.Errorf("PICTOR_KEY_PREFIX is %q: want letters, digits and _", c.KeyPrefix)
+		}
+	}
+	if c.KeyPrefix == "" || len(c.KeyPrefix) > 32 {
+		return fmt.Errorf("PICTOR_KEY_PREFIX has %d characters: want 1 to 32", len(c.KeyPrefix))
+	}
+	return nil
+}
+
+// Mistakes names every mistake, not only the first.
+func (c Stores) Mistakes() error {
+	var database error
+	if c.DatabaseURL == "" {
+		database = errors.New("PICTOR_DATABASE_URL is not set, and no dev stack runs here: set it, or start `pictor dev`")
+	}
+	return errors.Join(
+		database,
+		checkURL("PICTOR_DATABASE_URL", c.DatabaseURL, "postgres", "postgresql"),
+		checkNATS(c.NATSURL),
+		checkURL("PICTOR_BLOB_URL", c.BlobURL),
+	)
+}
+
+// Mistakes names every mistake, not only the first.
+func (c Times) Mistakes() error {
+	return errors.Join(
+		// Several heartbeats must fit in, or living workers lose their jobs.
+		atLeast("PICTOR_STUCK_AFTER", c.StuckAfter, 3*beat),
+		// A client must have time to fetch what it waited for.
+		atLeast("PICTOR_RESULT_TTL", c.ResultTTL, time.Minute),
+	)
+}
+
+// Mistakes names every mistake, not only the first.
+func (c Pictures) Mistakes() error {
+	var mistakes []error
+	if c.Workers < 0 || c.Workers > 1024 {
+		mistakes = append(mistakes, fmt.Errorf("PICTOR_WORKERS is %d: want 1 to 1024, or 0 for one per core", c.Workers))
+	}
+	switch c.Engine {
+	case onnx.Auto, onnx.Runtime, onnx.CUDA, onnx.Go:
+	default:
+		mistakes = append(mistakes, fmt.Errorf("PICTOR_ENGINE is %q: want %s, %s, %s or %s", c.Engine, onnx.Auto, onnx.Runtime, onnx.CUDA, onnx.Go))
+	}
+	if _, err := c.chosen(); err != nil {
+		mistakes = append(mistakes, err)
+	}
+	return errors.Join(mistakes...)
+}
+
+// Mistakes names every mistake, not only the first.
+func (c Ops) Mistakes() error { return checkAddress("PICTOR_OPS_LISTEN", c.OpsListen) }
+
+func (c Pictures) workers() int {
+	if c.Workers == 0 {
+		return runtime.NumCPU()
+	}
+	return c.Workers
+}
+
+func (c Pictures) modelNames() map[job.Task]string {
+	return map[job.Task]string{job.RemoveBG: c.RemoveBGModel, job.Upscale2x: c.Upscale2xModel, job.Upscale4x: c.Upscale4xModel}
+}
+
+func checkAddress(name string, a Address) error {
+	if a == "" {
+		return nil
+	}
+	_, port, err := net.SplitHostPort(string(a))
+	if err == nil {
+		_, err = net.LookupPort("tcp", port)
+	}
+	if err != nil {
+		return fmt.Errorf("%s is %q: want host:port", name, a)
+	}
+	return nil
+}
+
+// checkURL accepts an empty URL, and one of the given schemes, or of any when
+// none is given.
+func checkURL(name, s string, schemes ...string) error {
+	if s == "" {
+		return nil
+	}
+	u, err := url.Parse(s)
+	if err != nil {
+		return fmt.Errorf("%s is no URL", name) // the cause would print the password
+	}
+	for _, scheme := range schemes {
+		if u.Scheme == scheme {
+			return nil
+		}
+	}
+	if len(schemes) == 0 && u.Scheme != "" {
+		return nil
+	}
+	want := strings.Join(schemes, ":// or ")
+	if want == "" {
+		want = "scheme"
+	}
+	return fmt.Errorf("%s is no %s:// URL", name, want)
+}
+
+func checkBaseURL(s string) error {
+	if err := checkURL("PICTOR_BASE_URL", s, "http", "https"); err != nil || s == "" {
+		return err
+	}
+	if !strings.HasSuffix(s, apiRoot) {
+		return fmt.Errorf("PICTOR_BASE_URL is %q: it must end in %s", s, apiRoot)
+	}
+	return nil
+}
+
+func checkNATS(list string) error {
+	if list == "" {
+		return nil
+	}
+	var mistakes []error
+	for s := range strings.SplitSeq(list, ",") {
+		mistakes = append(mistakes, checkURL("PICTOR_NATS_URL", strings.TrimSpace(s), "nats", "tls", "ws", "wss"))
+	}
+	return errors.Join(mistakes...)
+}
+
+func atLeast(name string, d, least time.Duration) error {
+	if d < least {
+		return fmt.Errorf("%s is %s: want at least %s", name, d, least)
+	}
+	return nil
+}

@@ -1,0 +1,42 @@
+package app
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+	"strings"
+
+	"github.com/alecthomas/kong"
+)
+
+// CheckEnvironment names every PICTOR_ variable that cannot be read, not only
+// the first, and takes those that are set to nothing for not set, which is what
+// compose files and systemd units mean by them.
+func CheckEnvironment(k *kong.Kong) error {
+	seen := make(map[string]bool)
+	var mistakes []error
+	err := kong.Visit(k.Model, func(node kong.Visitable, next kong.Next) error {
+		flag, ok := node.(*kong.Flag)
+		if !ok {
+			return next(nil)
+		}
+		for _, name := range flag.Envs {
+			value, set := os.LookupEnv(name)
+			if seen[name] || !set {
+				continue
+			}
+			seen[name] = true
+			if value == "" {
+				_ = os.Unsetenv(name)
+				continue
+			}
+			target := reflect.New(flag.Target.Type()).Elem()
+			if err := flag.Parse(kong.ScanFromTokens(kong.Token{Type: kong.FlagValueToken, Value: value}), target); err != nil {
+				mistakes = append(mistakes, fmt.Errorf("%s is %q: %s", name, value, strings.TrimPrefix(err.Error(), "--"+flag.Name+": ")))
+			}
+		}
+		return next(nil)
+	})
+	return errors.Join(append(mistakes, err)...)
+}

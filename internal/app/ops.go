@@ -1,0 +1,61 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"sync/atomic"
+	"time"
+)
+
+// checkTimeout bounds one look at one part.
+const checkTimeout = 3 * time.Second
+
+// check is a part that must work for the process to be of use.
+type check struct {
+	name string
+	look func(context.Context) error
+}
+
+// ops answers an orchestrator: /healthz while the process lives, /readyz while
+// it should be given work.
+type ops struct {
+	ready  atomic.Bool
+	checks []check
+}
+
+func (o *ops) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		writeHealth(w, map[string]string{"process": "ok"}, true)
+	})
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
+		parts := make(map[string]string)
+		fine := o.ready.Load()
+		parts["process"] = "ok"
+		if !fine {
+			parts["process"] = "starting or stopping"
+		}
+		for _, c := range o.checks {
+			ctx, cancel := context.WithTimeout(r.Context(), checkTimeout)
+			err := c.look(ctx)
+			cancel()
+			parts[c.name] = "ok"
+			if err != nil {
+				parts[c.name] = err.Error()
+				fine = false
+			}
+		}
+		writeHealth(w, parts, fine)
+	})
+	return mux
+}
+
+func writeHealth(w http.ResponseWriter, parts map[string]string, fine bool) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	if !fine {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+	_ = json.NewEncoder(w).Encode(map[string]any{"ok": fine, "checks": parts})
+}

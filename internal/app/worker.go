@@ -1,0 +1,183 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"pictor/internal/job"
+	"pictor/internal/models"
+	"pictor/internal/onnx"
+	"pictor/internal/render"
+	"pictor/internal/vips"
+	"pictor/internal/work"
+)
+
+// WorkerConfig is what `pictor worker` is configured by.
+type WorkerConfig struct {
+	Pictures
+	Ops
+
+	// TempDir holds results while they are made; empty is the system's.
+	TempDir string `kong:"-"`
+	// Inside says that the worker is a part of `pictor dev`, which has an ops
+	// listener already and does not wait long when it stops.
+	Inside bool `kong:"-"`
+}
+
+// Mistakes names every mistake, not only the first.
+func (c WorkerConfig) Mistakes() error { return errors.Join(c.Pictures.Mistakes(), c.Ops.Mistakes()) }
+
+// Worker is `pictor worker`: it takes jobs from the queue.
+type Worker struct {
+	OpsURL string
+
+	log     *slog.Logger
+	ops     *ops
+	opsS    *server
+	worker  *work.Worker
+	working *loop
+	failed  chan error
+	closers closers
+}
+
+// NewWorker puts a worker together.
+func NewWorker(ctx context.Context, c WorkerConfig, stores Stores, log *slog.Logger) (_ *Worker, err error) {
+	w := &Worker{log: log, ops: new(ops), working: new(loop), failed: make(chan error, 1)}
+	defer func() {
+		if err != nil {
+			w.closers.close()
+		}
+	}()
+	if !c.Inside {
+		on, err := listen("PICTOR_OPS_LISTEN", c.OpsListen, defaultOps, anyPort)
+		if err != nil {
+			return nil, err
+		}
+		w.closers.add(func() { _ = on.Close() })
+		w.opsS = newServer("ops", on, w.ops.handler(), log)
+		w.OpsURL = w.opsS.url()
+	}
+	name, err := processName("worker")
+	if err != nil {
+		return nil, err
+	}
+	if err := vips.Start(vips.Config{}); err != nil {
+		return nil, err
+	}
+	p, opened, err := openParts(ctx, stores, name, log)
+	if err != nil {
+		return nil, err
+	}
+	w.closers.add(opened.close)
+	engine, renderer, err := newRenderer(c.Pictures, c.TempDir)
+	if err != nil {
+		return nil, err
+	}
+	w.closers.add(func() { _ = engine.Close() })
+	w.closers.add(func() { _ = renderer.Close() })
+	w.ops.checks = p.checks()
+	patience := grace
+	if c.Inside {
+		patience = devGrace
+	}
+	w.worker = work.New(work.Config{
+		Name: name, Tasks: job.Tasks(), Slots: c.workers(), Dir: c.TempDir,
+		Lease: lease, Beat: beat, Grace: patience,
+	}, p.db, p.queue, p.store, renderer, log)
+	log.Info("the models are loaded", "engine", engine.Name(), "provider", engine.Provider(), "workers", c.workers())
+	return w, nil
+}
+
+const (
+	// lease is how long a claim holds without a heartbeat: the time after which
+	// the job of a dead worker is taken over.
+	lease = 15 * time.Second
+	beat  = 2 * time.Second
+)
+
+// Start begins to take jobs. Failed tells when it cannot go on.
+func (w *Worker) Start() {
+	if w.opsS != nil {
+		go func() { w.failed <- w.opsS.serve() }()
+	}
+	w.working.run(w.worker.Run)
+	w.ops.ready.Store(true)
+	w.log.Info("the worker takes jobs", "ops_url", w.OpsURL)
+}
+
+// Failed delivers the error of the ops server that cannot go on, and nil when
+// it was stopped.
+func (w *Worker) Failed() <-chan error { return w.failed }
+
+// Stop takes no more jobs, and returns when every running picture is finished
+// or given back.
+func (w *Worker) Stop() {
+	w.ops.ready.Store(false)
+	w.working.stop()
+	if w.opsS != nil {
+		w.opsS.stop(w.log)
+	}
+	w.closers.close()
+	w.log.Info("the worker has stopped")
+}
+
+// Run works until ctx is done.
+func (w *Worker) Run(ctx context.Context) error {
+	w.Start()
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-w.failed:
+	}
+	w.Stop()
+	return err
+}
+
+// newRenderer loads the engine and the model of every task.
+func newRenderer(c Pictures, dir string) (onnx.Engine, *render.Renderer, error) {
+	chosen, err := c.chosen()
+	if err != nil {
+		return nil, nil, err
+	}
+	// One thread for one run of a model: pictures, and the tiles of one picture,
+	// run side by side instead.
+	engine, err := onnx.Open(onnx.Config{Engine: c.Engine, Library: c.ORTLib, Threads: 1})
+	if err != nil {
+		return nil, nil, err
+	}
+	renderer, err := render.New(render.Config{Engine: engine, Models: chosen, Dir: dir})
+	if err != nil {
+		_ = engine.Close()
+		return nil, nil, err
+	}
+	return engine, renderer, nil
+}
+
+// chosen is the model of each task, by the configured names.
+func (c Pictures) chosen() ([]models.Description, error) {
+	var chosen []models.Description
+	var mistakes []error
+	for _, t := range job.Tasks() {
+		name := c.modelNames()[t]
+		var names []string
+		shipped := models.Shipped()
+		i := slices.IndexFunc(shipped, func(d models.Description) bool {
+			if d.Task == t {
+				names = append(names, d.Name)
+			}
+			return d.Task == t && d.Name == name
+		})
+		if i < 0 {
+			mistakes = append(mistakes, fmt.Errorf("PICTOR_%s_MODEL is %q: no such model for %s; there is %s",
+				strings.ToUpper(strings.ReplaceAll(string(t), "-", "_")), name, t, strings.Join(names, ", ")))
+			continue
+		}
+		chosen = append(chosen, shipped[i])
+	}
+	return chosen, errors.Join(mistakes...)
+}
