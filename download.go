@@ -21,7 +21,7 @@ type Result struct {
 // What ended a download: the caller's writer, or the connection.
 var (
 	errWrite       = errors.New("write the result")
-	errInterrupted = errors.New("read the result")
+	errInterrupted = errors.New("read the answer")
 )
 
 // Download writes the result of a completed job to w. When the connection

@@ -83,6 +83,9 @@ func refusal(r *http.Response) error {
 	// What is not read now is lost on purpose: an error is never that long.
 	body, err := io.ReadAll(io.LimitReader(r.Body, 64<<10))
 	_ = r.Body.Close()
+	if err != nil {
+		return fmt.Errorf("%w with status %d: %w", errInterrupted, r.StatusCode, err)
+	}
 	e := &Error{Status: r.StatusCode, RequestID: r.Header.Get("X-Request-Id"), RetryAfter: retryAfter(r.Header.Get("Retry-After"))}
 	switch r.StatusCode {
 	case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusInternalServerError,
@@ -99,7 +102,7 @@ func refusal(r *http.Response) error {
 		} `json:"error"`
 	}
 	mediaType, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	if err != nil || mediaType != "application/json" || json.Unmarshal(body, &envelope) != nil || envelope.Error.Code == "" {
+	if mediaType != "application/json" || json.Unmarshal(body, &envelope) != nil || envelope.Error.Code == "" {
 		e.Code = ErrUnexpectedAnswer.Code
 		e.Message = unexpected(r, mediaType)
 		return e
