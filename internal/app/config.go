@@ -57,7 +57,7 @@ type Keys struct {
 type Stores struct {
 	DatabaseURL string `env:"PICTOR_DATABASE_URL" placeholder:"URL" help:"Postgres database. Empty: the dev stack that runs here."`
 	NATSURL     string `name:"nats-url" env:"PICTOR_NATS_URL" placeholder:"nats://127.0.0.1:4222" help:"NATS servers with JetStream, separated by commas."`
-	BlobURL     string `env:"PICTOR_BLOB_URL" placeholder:"file:///var/lib/pictor/blobs" help:"Store of inputs and results: file://, s3://, gs:// or azblob://."`
+	BlobURL     string `env:"PICTOR_BLOB_URL" placeholder:"file:///var/lib/pictor/blobs" help:"Store of inputs and results: file:///folder."`
 }
 
 // Times is when a job is given up, and a result deleted.
