@@ -84,7 +84,7 @@ func (o Options) Start(ctx context.Context, dir string, log *slog.Logger) (*Clus
 		return nil, fmt.Errorf("start Postgres in %s: %w", dir, err)
 	}
 	if err := c.start(ctx, o); err != nil {
-		c.lock.Close()
+		c.unlock()
 		return nil, fmt.Errorf("start Postgres in %s: %w", dir, err)
 	}
 	return c, nil
@@ -113,7 +113,7 @@ func (c *Cluster) start(ctx context.Context, o Options) error {
 	}
 	defer out.Close()
 	if _, err := os.Stat(filepath.Join(c.data(), "PG_VERSION")); errors.Is(err, os.ErrNotExist) {
-		if err := initialise(ctx, bin, c.data(), who, out); err != nil {
+		if err := initialise(ctx, bin, c.data(), who, o, out); err != nil {
 			return err
 		}
 	}
@@ -204,7 +204,7 @@ func (c *Cluster) Done() <-chan struct{} { return c.exited }
 // which costs the next start a recovery.
 func (c *Cluster) Stop(ctx context.Context) error {
 	c.stopping.Do(func() {
-		defer c.lock.Close()
+		defer c.unlock()
 		defer removeSockets(c.dir, c.sockets)
 		_ = c.process.Signal(syscall.SIGINT) // a fast shutdown
 		select {
@@ -253,6 +253,13 @@ func lock(path string) (*os.File, error) {
 		return nil, fmt.Errorf("lock %s: %w", path, err)
 	}
 	return f, nil
+}
+
+// unlock releases the lock itself before the file: another thread may just have
+// forked, and its child has the file until it executes its program.
+func (c *Cluster) unlock() {
+	_ = syscall.Flock(int(c.lock.Fd()), syscall.LOCK_UN)
+	_ = c.lock.Close()
 }
 
 // ErrInUse says that another process runs the folder's server.

@@ -10,7 +10,7 @@ import (
 
 // initialise makes the cluster beside its place and renames it, so that an
 // interrupted start leaves no half of one.
-func initialise(ctx context.Context, bin, data string, who owner, log *os.File) error {
+func initialise(ctx context.Context, bin, data string, who owner, o Options, log *os.File) error {
 	fresh := data + ".new"
 	if err := os.RemoveAll(fresh); err != nil {
 		return fmt.Errorf("clear an unfinished cluster: %w", err)
@@ -22,6 +22,9 @@ func initialise(ctx context.Context, bin, data string, who owner, log *os.File) 
 	// because the ledger is in there.
 	cmd := exec.CommandContext(ctx, filepath.Join(bin, "initdb"), "--pgdata", fresh, "--username", superuser,
 		"--auth-local", "trust", "--auth-host", "reject", "--encoding", "UTF8", "--locale", "C", "--data-checksums")
+	if o.Unsafe {
+		cmd.Args = append(cmd.Args, "--no-sync")
+	}
 	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = "/", environment(), log, log
 	cmd.SysProcAttr = attributes(who)
 	if err := cmd.Run(); err != nil {

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -27,6 +28,10 @@ func stopOrphan(ctx context.Context, data string, log *slog.Logger) error {
 		pids := serversOf(data)
 		if len(pids) == 0 {
 			break
+		}
+		// Its first process ends the others in order; without it, each is told.
+		if first, _ := readPidFile(data); end != syscall.SIGKILL && slices.Contains(pids, first) {
+			pids = []int{first}
 		}
 		log.Info("stopping a Postgres that was left behind", "pids", pids, "signal", end)
 		for _, pid := range pids {

@@ -57,7 +57,7 @@ func unprivileged() (uid, gid uint32, err error) {
 			return uint32(uid), uint32(gid), nil
 		}
 	}
-	return 0, 0, errors.New("Postgres does not run as root, and there is no user postgres or nobody to run it as")
+	return 0, 0, errors.New("as root Postgres does not run, and there is no user postgres or nobody to run it as")
 }
 
 // reachable says whether the owner may enter every folder down to dir.
