@@ -209,7 +209,7 @@ func suits(h vips.Header, task job.Task) error {
 }
 
 func tooLarge() *fault.Error {
-	return fault.New(fault.FileTooLarge, "The image is larger than 20 MB (20971520 bytes). Send a smaller one.")
+	return fault.New(fault.FileTooLarge, "The image is larger than 20 MB (20,971,520 bytes). Send a smaller one.")
 }
 
 func missing() *fault.Error {
