@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -16,9 +17,21 @@ import (
 	"pictor/internal/onnx"
 )
 
-func TestRun_enlarges_any_size(t *testing.T) {
+// What every engine must do.
+func eachEngine(t *testing.T, test func(t *testing.T, engine string)) {
 	t.Parallel()
-	m := load(t, "upscale-2x.onnx")
+	for _, engine := range []string{onnx.Runtime, onnx.Go} {
+		t.Run(engine, func(t *testing.T) {
+			t.Parallel()
+			test(t, engine)
+		})
+	}
+}
+
+func TestRun_enlarges_any_size(t *testing.T) { eachEngine(t, enlargesAnySize) }
+
+func enlargesAnySize(t *testing.T, engine string) {
+	m := load(t, engine, "upscale-2x.onnx")
 	for _, size := range [][2]int{{17, 17}, {17, 316}, {64, 48}} {
 		in, out := noise(size[0], size[1]), onnx.NewTensor(1, 3, 2*size[0], 2*size[1])
 		if err := m.Run(t.Context(), in, out); err != nil {
@@ -30,9 +43,10 @@ func TestRun_enlarges_any_size(t *testing.T) {
 	}
 }
 
-func TestRun_gives_the_same_from_many_goroutines(t *testing.T) {
-	t.Parallel()
-	m := load(t, "upscale-4x.onnx")
+func TestRun_gives_the_same_from_many_goroutines(t *testing.T) { eachEngine(t, givesTheSame) }
+
+func givesTheSame(t *testing.T, engine string) {
+	m := load(t, engine, "upscale-4x.onnx")
 	in, want := noise(48, 40), onnx.NewTensor(1, 3, 192, 160)
 	if err := m.Run(t.Context(), in, want); err != nil {
 		t.Fatal(err)
@@ -51,9 +65,10 @@ func TestRun_gives_the_same_from_many_goroutines(t *testing.T) {
 	wg.Wait()
 }
 
-func TestRun_refuses_tensors_of_a_wrong_shape(t *testing.T) {
-	t.Parallel()
-	m := load(t, "upscale-2x.onnx")
+func TestRun_refuses_tensors_of_a_wrong_shape(t *testing.T) { eachEngine(t, refusesWrongShapes) }
+
+func refusesWrongShapes(t *testing.T, engine string) {
+	m := load(t, engine, "upscale-2x.onnx")
 	for name, out := range map[string]onnx.Tensor{
 		"shape the model does not give": onnx.NewTensor(1, 3, 34, 33),
 		"data shorter than the shape":   {Shape: [4]int{1, 3, 34, 34}, Data: make([]float32, 7)},
@@ -65,9 +80,10 @@ func TestRun_refuses_tensors_of_a_wrong_shape(t *testing.T) {
 	}
 }
 
-func TestRun_stops_when_cancelled(t *testing.T) {
-	t.Parallel()
-	m := load(t, "upscale-2x.onnx")
+func TestRun_stops_when_cancelled(t *testing.T) { eachEngine(t, stopsWhenCancelled) }
+
+func stopsWhenCancelled(t *testing.T, engine string) {
+	m := load(t, engine, "upscale-2x.onnx")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := m.Run(ctx, noise(17, 17), onnx.NewTensor(1, 3, 34, 34)); !errors.Is(err, context.Canceled) {
@@ -75,10 +91,11 @@ func TestRun_stops_when_cancelled(t *testing.T) {
 	}
 }
 
-// A run that has begun ends at its next layer: this one would take seconds.
-func TestRun_stops_in_the_middle_when_cancelled(t *testing.T) {
-	t.Parallel()
-	m := load(t, "upscale-2x.onnx")
+// A run that has begun ends early: this one would take seconds.
+func TestRun_stops_in_the_middle_when_cancelled(t *testing.T) { eachEngine(t, stopsInTheMiddle) }
+
+func stopsInTheMiddle(t *testing.T, engine string) {
+	m := load(t, engine, "upscale-2x.onnx")
 	in, out := noise(1024, 1024), onnx.NewTensor(1, 3, 2048, 2048)
 	ctx := &lateCancel{Context: t.Context(), done: make(chan struct{})}
 	if err := m.Run(ctx, in, out); !errors.Is(err, context.Canceled) {
@@ -86,12 +103,13 @@ func TestRun_stops_in_the_middle_when_cancelled(t *testing.T) {
 	}
 }
 
-// lateCancel is cancelled as soon as somebody waits for it: after the look at
-// Err with which Run begins.
+// lateCancel is cancelled as soon as anybody looks again: after the look at Err
+// with which Run begins.
 type lateCancel struct {
 	context.Context
-	once sync.Once
-	done chan struct{}
+	looks atomic.Int32
+	once  sync.Once
+	done  chan struct{}
 }
 
 func (c *lateCancel) Done() <-chan struct{} {
@@ -100,17 +118,45 @@ func (c *lateCancel) Done() <-chan struct{} {
 }
 
 func (c *lateCancel) Err() error {
-	select {
-	case <-c.done:
-		return context.Canceled
-	default:
+	if c.looks.Add(1) == 1 {
 		return nil
+	}
+	<-c.Done()
+	return context.Canceled
+}
+
+func TestEngines_agree_on_every_shipped_model(t *testing.T) {
+	t.Parallel()
+	for file, scale := range map[string]int{"remove-bg.onnx": 1, "upscale-2x.onnx": 2, "upscale-4x.onnx": 4} {
+		t.Run(file, func(t *testing.T) {
+			t.Parallel()
+			side, channels := 40, 3
+			if file == "remove-bg.onnx" {
+				side, channels = 256, 1
+			}
+			in := noise(side, side)
+			want, got := onnx.NewTensor(1, channels, side*scale, side*scale), onnx.NewTensor(1, channels, side*scale, side*scale)
+			if err := load(t, onnx.Runtime, file).Run(t.Context(), in, want); err != nil {
+				t.Fatal(err)
+			}
+			if err := load(t, onnx.Go, file).Run(t.Context(), in, got); err != nil {
+				t.Fatal(err)
+			}
+			var largest float64
+			for i, v := range want.Data {
+				largest = max(largest, math.Abs(float64(v-got.Data[i])))
+			}
+			if largest > 1e-3 {
+				t.Errorf("the engines differ by up to %g", largest)
+			}
+		})
 	}
 }
 
-func TestLoad_refuses_bytes_that_are_no_model(t *testing.T) {
-	t.Parallel()
-	_, err := open(t, onnx.Runtime).Load("broken", []byte("no model"), onnx.Options{})
+func TestLoad_refuses_bytes_that_are_no_model(t *testing.T) { eachEngine(t, refusesBytes) }
+
+func refusesBytes(t *testing.T, engine string) {
+	_, err := open(t, engine).Load("broken", []byte("no model"), onnx.Options{})
 	if err == nil || !strings.Contains(err.Error(), "broken") {
 		t.Errorf("got %v, want an error that names the model", err)
 	}
@@ -170,7 +216,7 @@ func TestFindLibrary_prefers_the_variable(t *testing.T) {
 func BenchmarkRun_tile_256(b *testing.B) {
 	for _, name := range []string{"upscale-2x.onnx", "upscale-4x.onnx"} {
 		b.Run(name, func(b *testing.B) {
-			m := load(b, name)
+			m := load(b, onnx.Runtime, name)
 			scale := 2
 			if name == "upscale-4x.onnx" {
 				scale = 4
@@ -196,13 +242,13 @@ func open(t testing.TB, engine string) onnx.Engine {
 	return e
 }
 
-func load(t testing.TB, file string) onnx.Model {
+func load(t testing.TB, engine, file string) onnx.Model {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join("..", "models", file))
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := open(t, onnx.Runtime).Load(file, b, onnx.Options{})
+	m, err := open(t, engine).Load(file, b, onnx.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,10 +8,10 @@ import (
 )
 
 // goEngine is the portable engine, internal/onnx/graph. That package imports
-// nothing of this one, which wires it.
+// nothing of this one.
 type goEngine struct{ threads int }
 
-func openGo(cfg Config) (Engine, error) { return goEngine{cfg.Threads}, nil }
+func openGo(cfg Config) (Engine, error) { return goEngine{max(cfg.Threads, 1)}, nil }
 
 func (goEngine) Name() string     { return Go }
 func (goEngine) Provider() string { return "CPU" }
@@ -22,21 +22,27 @@ func (e goEngine) Load(name string, onnx []byte, opt Options) (Model, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load model %s: %w", name, err)
 	}
-	return goModel{name, m}, nil
+	return &goModel{name, m}, nil
 }
 
 type goModel struct {
 	name  string
-	model *graph.Model
+	graph *graph.Model
 }
 
-func (m goModel) Run(ctx context.Context, in, out Tensor) error {
+func (m *goModel) Run(ctx context.Context, in, out Tensor) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	if err := check(in, out); err != nil {
 		return fmt.Errorf("run model %s: %w", m.name, err)
 	}
-	_, shape, err := m.model.Run(ctx, in.Shape, in.Data, out.Data)
+	_, shape, err := m.graph.Run(ctx, in.Shape, in.Data, out.Data)
+	if ctxErr := ctx.Err(); err != nil && ctxErr != nil {
+		return ctxErr
+	}
 	if err == nil && shape != out.Shape {
-		err = fmt.Errorf("output of shape %v for a tensor of %v", shape, out.Shape)
+		err = fmt.Errorf("the result has the shape %v, want %v", shape, out.Shape)
 	}
 	if err != nil {
 		return fmt.Errorf("run model %s on %v: %w", m.name, in.Shape, err)
@@ -44,4 +50,4 @@ func (m goModel) Run(ctx context.Context, in, out Tensor) error {
 	return nil
 }
 
-func (m goModel) Close() error { return nil }
+func (*goModel) Close() error { return nil }

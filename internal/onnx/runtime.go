@@ -70,7 +70,31 @@ func startRuntime(path string) error {
 	}
 	ort.SetSharedLibraryPath(path)
 	// Errors come back from the calls; ONNX Runtime would print them as well.
-	return ort.InitializeEnvironment(ort.WithLogLevelFatal())
+	if err := ort.InitializeEnvironment(ort.WithLogLevelFatal()); err != nil {
+		return err
+	}
+	return shareMemory()
+}
+
+// shareMemory gives all sessions one pool of memory for their inner results,
+// which grows by what is asked for. By default every session has a pool of its
+// own, which grows by powers of two and keeps what its largest run needed.
+func shareMemory() error {
+	const (
+		anySize         = 0
+		growAsRequested = 1
+		byDefault       = -1
+	)
+	kind, err := ort.GetMemoryInfo()
+	if err != nil {
+		return err
+	}
+	pool, err := ort.NewArenaCfg(anySize, growAsRequested, byDefault, byDefault)
+	if err != nil {
+		return err
+	}
+	defer pool.Destroy()
+	return ort.CreateAndRegisterAllocator(kind, pool)
 }
 
 // tryCUDA runs a model of one Relu: a library may carry the CUDA provider on a
@@ -144,6 +168,7 @@ func (e *runtimeEngine) sessionOptions(opt Options) (*ort.SessionOptions, error)
 		// Threads that spin between two runs cost up to half of a core.
 		options.AddSessionConfigEntry("session.intra_op.allow_spinning", "0"),
 		options.AddSessionConfigEntry("session.inter_op.allow_spinning", "0"),
+		options.AddSessionConfigEntry("session.use_env_allocators", "1"),
 		options.SetMemPattern(opt.MemoryPattern),
 		options.SetGraphOptimizationLevel(ort.GraphOptimizationLevelEnableAll),
 	)
