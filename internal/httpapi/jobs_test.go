@@ -51,7 +51,7 @@ func TestCreate_answers_202_with_a_charged_job(t *testing.T) {
 	}
 }
 
-func field(t *testing.T, body []byte, name string) json.RawMessage {
+func field(t testing.TB, body []byte, name string) json.RawMessage {
 	t.Helper()
 	var fields map[string]json.RawMessage
 	must(t, json.Unmarshal(body, &fields))

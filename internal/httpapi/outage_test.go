@@ -29,7 +29,7 @@ type wire struct {
 }
 
 // plug opens a wire to the database and gives the URL that leads through it.
-func plug(t *testing.T, database string) (*wire, string) {
+func plug(t testing.TB, database string) (*wire, string) {
 	t.Helper()
 	u, err := url.Parse(database)
 	must(t, err)
@@ -116,7 +116,7 @@ func (w *wire) replug() {
 	w.unplugged = false
 }
 
-func balance(t *testing.T, s *stack, key string) string {
+func balance(t testing.TB, s *stack, key string) string {
 	t.Helper()
 	r := s.do(get(key, "/me"))
 	r.want(http.StatusOK)

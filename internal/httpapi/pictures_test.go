@@ -11,7 +11,7 @@ import (
 )
 
 // cup is a request with the smallest of the photographs.
-func cup(t *testing.T, key, path string, header ...string) request {
+func cup(t testing.TB, key, path string, header ...string) request {
 	t.Helper()
 	r := upload(key, path, "image/png", photo(t, "cup.png"), header...)
 	r.shown = "<testdata/images/cup.png>"
@@ -20,7 +20,7 @@ func cup(t *testing.T, key, path string, header ...string) request {
 
 // pngOfSize is a good PNG of exactly n bytes: a private chunk that every reader
 // skips fills it up.
-func pngOfSize(t *testing.T, n int) []byte {
+func pngOfSize(t testing.TB, n int) []byte {
 	t.Helper()
 	png := photo(t, "cup.png")
 	const ihdrEnd = 8 + 25
@@ -39,7 +39,7 @@ type part struct {
 	data                    []byte
 }
 
-func form(t *testing.T, parts ...part) (contentType string, body []byte) {
+func form(t testing.TB, parts ...part) (contentType string, body []byte) {
 	t.Helper()
 	var b bytes.Buffer
 	w := multipart.NewWriter(&b)
@@ -62,7 +62,7 @@ func form(t *testing.T, parts ...part) (contentType string, body []byte) {
 	return w.FormDataContentType(), b.Bytes()
 }
 
-func uploadForm(t *testing.T, key, path string, parts ...part) request {
+func uploadForm(t testing.TB, key, path string, parts ...part) request {
 	t.Helper()
 	contentType, body := form(t, parts...)
 	return upload(key, path, contentType, body)

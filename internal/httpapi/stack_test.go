@@ -40,7 +40,7 @@ const (
 // stack is the edge on a real database, a real queue and a real store. Its
 // client holds every response against the contract.
 type stack struct {
-	t      *testing.T
+	t      testing.TB
 	db     *postgres.DB
 	nats   *bus.Server
 	queue  *bus.Bus
@@ -50,12 +50,12 @@ type stack struct {
 	client *http.Client
 }
 
-func start(t *testing.T, change ...func(*httpapi.Config)) *stack {
+func start(t testing.TB, change ...func(*httpapi.Config)) *stack {
 	t.Helper()
 	return startOn(t, pgtest.New(t), change...)
 }
 
-func startOn(t *testing.T, db *postgres.DB, change ...func(*httpapi.Config)) *stack {
+func startOn(t testing.TB, db *postgres.DB, change ...func(*httpapi.Config)) *stack {
 	t.Helper()
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
 	s := &stack{t: t, db: db}
@@ -96,7 +96,7 @@ func startOn(t *testing.T, db *postgres.DB, change ...func(*httpapi.Config)) *st
 }
 
 // in is the stack for a subtest: its helpers fail that one.
-func (s *stack) in(t *testing.T) *stack {
+func (s *stack) in(t testing.TB) *stack {
 	c := *s
 	c.t = t
 	return &c
@@ -184,7 +184,7 @@ func send(key, path, json string, header ...string) request {
 
 // reply is a response that was read whole.
 type reply struct {
-	t      *testing.T
+	t      testing.TB
 	status int
 	header http.Header
 	body   []byte
@@ -282,14 +282,14 @@ func (r reply) decode(into any) {
 	}
 }
 
-func photo(t *testing.T, name string) []byte {
+func photo(t testing.TB, name string) []byte {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join("../../testdata/images", name))
 	must(t, err)
 	return data
 }
 
-func must(t *testing.T, err error) {
+func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)

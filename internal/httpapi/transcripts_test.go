@@ -228,7 +228,7 @@ func holes(s string) string {
 }
 
 // closedAddress is a loopback address at which nothing listens.
-func closedAddress(t *testing.T) string {
+func closedAddress(t testing.TB) string {
 	t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	must(t, err)
