@@ -45,6 +45,13 @@ type process struct {
 // anything of this user.
 func start(t *testing.T, home string, args ...string) *process {
 	t.Helper()
+	p := prepare(t, home, args...)
+	p.run()
+	return p
+}
+
+func prepare(t *testing.T, home string, args ...string) *process {
+	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -53,20 +60,24 @@ func start(t *testing.T, home string, args ...string) *process {
 	p.cmd.Dir = home
 	p.cmd.Env = append(cleanEnvironment(), actAsPictor+"=1", "XDG_STATE_HOME="+home)
 	p.cmd.Stdout, p.cmd.Stderr = p.stdout, p.stderr
+	return p
+}
+
+func (p *process) run() {
+	p.t.Helper()
 	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
+		p.t.Fatal(err)
 	}
 	go func() {
 		defer close(p.exited)
 		_ = p.cmd.Wait()
 	}()
-	t.Cleanup(func() {
+	p.t.Cleanup(func() {
 		p.kill()
-		if t.Failed() {
-			t.Logf("pictor %s wrote:\n%s", strings.Join(args, " "), p.stderr.bytes())
+		if p.t.Failed() {
+			p.t.Logf("pictor %s wrote:\n%s", strings.Join(p.cmd.Args[1:], " "), p.stderr.bytes())
 		}
 	})
-	return p
 }
 
 func cleanEnvironment() []string {
@@ -107,9 +118,14 @@ func (p *process) wait() int {
 func dev(t *testing.T, data string, args ...string) (*process, app.DevInfo) {
 	t.Helper()
 	p := start(t, filepath.Dir(data), append([]string{"dev", "--data", data, "--json"}, args...)...)
-	var info app.DevInfo
-	until(t, p, "the stack is ready", func() bool { return json.Unmarshal(p.stdout.bytes(), &info) == nil })
-	return p, info
+	return p, p.ready()
+}
+
+// ready waits for the document of a dev stack, which it prints when it is.
+func (p *process) ready() (info app.DevInfo) {
+	p.t.Helper()
+	until(p.t, p, "the stack is ready", func() bool { return json.Unmarshal(p.stdout.bytes(), &info) == nil })
+	return info
 }
 
 // until waits for what no event tells, and fails early when the process ends.

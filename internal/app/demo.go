@@ -20,6 +20,7 @@ import (
 type Demo struct {
 	Pictures string `arg:"" help:"Folder of the pictures."`
 	Output   string `default:"out" help:"Folder for results, and in it before-after/ for the sheets."`
+	Temp     string `placeholder:"DIR" help:"Folder for the stack while it runs. Empty: the system's."`
 }
 
 // DemoRow is what one job made of one picture.
@@ -45,7 +46,7 @@ func (d *Demo) Run(ctx context.Context, log *slog.Logger, each func(DemoRow)) er
 	if err := os.MkdirAll(sheets, 0o755); err != nil {
 		return fmt.Errorf("make the folder for results: %w", err)
 	}
-	return withStack(ctx, log, func(ctx context.Context, info DevInfo) error {
+	return withStack(ctx, d.Temp, log, func(ctx context.Context, info DevInfo) error {
 		client, err := pictor.New(info.BaseURL, info.APIKey)
 		if err != nil {
 			return err
@@ -138,8 +139,8 @@ func decodeFile(path string) (*vips.Picture, error) {
 }
 
 // withStack runs a dev stack on a temporary folder for as long as do takes.
-func withStack(ctx context.Context, log *slog.Logger, do func(context.Context, DevInfo) error) error {
-	dir, err := os.MkdirTemp("", "pictor-demo-")
+func withStack(ctx context.Context, temp string, log *slog.Logger, do func(context.Context, DevInfo) error) error {
+	dir, err := os.MkdirTemp(temp, "pictor-demo-")
 	if err != nil {
 		return fmt.Errorf("make a folder for the stack: %w", err)
 	}
