@@ -32,8 +32,9 @@ import (
 const (
 	// ackWait is how long a message may stay without a sign of life before it
 	// is delivered again. Message.Alive resets it, so it bounds the time to
-	// notice a dead worker, not the time of a picture.
-	ackWait = 30 * time.Second
+	// notice a dead worker, not the time of a picture. A little more than the
+	// lease, so that the next delivery finds the job free.
+	ackWait = 20 * time.Second
 	// duplicates is how long a message id is remembered. It must exceed the age
 	// at which the sweeper publishes again, so that its copies are absorbed.
 	duplicates = 2 * time.Minute

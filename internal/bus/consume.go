@@ -28,7 +28,7 @@ type Message struct {
 }
 
 // Alive tells the server that the work goes on: it will not deliver the message
-// again for another 30 s. It is no lock; the fence is.
+// again for another ackWait. It is no lock; the fence is.
 func (m Message) Alive() { _ = m.msg.InProgress() }
 
 // Ack removes the message. Call it only after the job's final state is

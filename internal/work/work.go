@@ -103,7 +103,7 @@ func (w *Worker) do(ctx context.Context, m bus.Message) {
 		m.Ack() // final, or cancelled, or never committed
 		return
 	case verdict == postgres.Leased:
-		m.Retry(w.Lease) // its worker may still die
+		m.Retry(w.Lease / 3) // its worker may still die
 		return
 	}
 	log := w.log.With("job", j.ID, "task", j.Task, "fence", j.Fence)
