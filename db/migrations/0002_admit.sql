@@ -16,17 +16,15 @@ create function admit(
     _key text, _hash bytea, _key_lifetime interval
 ) returns table (verdict text, job uuid, balance bigint, running integer, at timestamptz) language plpgsql as $$
 declare
-    _first    record;
-    _deleted  timestamptz;
-    _admitted boolean;
+    _first record;
 begin
     at := clock_timestamp();
 
     if _key is not null then
-        select j.id, j.idempotency_hash as hash, j.created_at into _first
+        select j.id, j.idempotency_hash is not distinct from _hash as same, j.created_at into _first
         from jobs j where j.account_id = _account and j.idempotency_key = _key;
         if found and _first.created_at > at - _key_lifetime then
-            verdict := case when _first.hash = _hash then 'replayed' else 'mismatch' end;
+            verdict := case when _first.same then 'replayed' else 'mismatch' end;
             job := _first.id;
             return next;
             return;
@@ -37,50 +35,45 @@ begin
     end if;
 
     loop
-        update accounts a set balance = a.balance - _cost, running = a.running + 1
-        where a.id = _account and a.deleted_at is null and a.running < _max_running and a.balance >= _cost
-        returning a.balance, a.running into balance, running;
-        _admitted := found;
-
-        -- A request with the same key may have been admitted while this one
-        -- waited for the account. This statement has a newer snapshot.
-        if _key is not null then
-            select j.id, j.idempotency_hash as hash into _first
-            from jobs j where j.account_id = _account and j.idempotency_key = _key;
-            if found then
-                if _admitted then
-                    update accounts a set balance = a.balance + _cost, running = a.running - 1 where a.id = _account;
-                end if;
-                verdict := case when _first.hash = _hash then 'replayed' else 'mismatch' end;
-                job := _first.id;
-                return next;
-                return;
-            end if;
+        -- A look without a lock: what it refuses costs one read. It is not what
+        -- admits.
+        select a.balance, a.running, case
+            when a.deleted_at is not null then 'deleted'
+            when a.running >= _max_running then 'running'
+            when a.balance < _cost then 'balance'
+        end into balance, running, verdict
+        from accounts a where a.id = _account;
+        if not found then
+            verdict := 'deleted';
         end if;
 
-        exit when _admitted;
-
-        -- This very call may have been carried out before, its answer lost.
-        perform from jobs j where j.id = _id;
-        if found then
-            verdict := 'replayed';
-            job := _id;
-            return next;
-            return;
+        if verdict is null then
+            update accounts a set balance = a.balance - _cost, running = a.running + 1
+            where a.id = _account and a.deleted_at is null and a.running < _max_running and a.balance >= _cost
+            returning a.balance, a.running into balance, running;
+            continue when not found; -- the account changed during the wait: look again
         end if;
 
-        select a.balance, a.running, a.deleted_at into balance, running, _deleted from accounts a where a.id = _account;
-        verdict := case
-            when not found or _deleted is not null then 'deleted'
-            when running >= _max_running then 'running'
-            when balance < _cost then 'balance'
-        end;
-        if verdict is not null then
-            return next;
-            return;
+        -- Meanwhile a request with the same key, or this very call whose answer
+        -- was lost, may have been admitted. These statements have newer
+        -- snapshots than the first look.
+        select j.id, j.idempotency_hash is not distinct from _hash as same into _first from jobs j
+        where j.account_id = _account and j.idempotency_key = _key or j.id = _id;
+        exit when not found;
+
+        if verdict is null then
+            update accounts a set balance = a.balance + _cost, running = a.running - 1 where a.id = _account;
         end if;
-        -- Something was given back between the two statements: try again.
+        verdict := case when _first.same then 'replayed' else 'mismatch' end;
+        job := _first.id;
+        return next;
+        return;
     end loop;
+
+    if verdict is not null then
+        return next;
+        return;
+    end if;
 
     insert into jobs (id, account_id, task, cost, message, input_type, input_size, input_width, input_height,
         idempotency_key, idempotency_hash, created_at, updated_at)
