@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 
@@ -12,8 +13,11 @@ import (
 )
 
 const (
-	tileSide   = 256      // pixels of the picture: larger tiles need more memory and are no faster
-	stripBytes = 64 << 20 // of one row of tiles, enlarged
+	// tilePixels of the picture, without the margin: a run needs 0.7 kB of
+	// memory for each, and larger tiles are hardly faster.
+	tilePixels = 256 * 256
+	tileHeight = 256
+	stripBytes = 40 << 20 // of one row of tiles, enlarged
 )
 
 // grid cuts a picture into tiles of one size, as equal as can be. The last ones
@@ -26,10 +30,11 @@ type grid struct {
 
 func newGrid(p *vips.Picture, m model) grid {
 	tallest := stripBytes / (p.Width * p.Bands * m.Scale * m.Scale)
-	g := grid{columns: ceil(p.Width, tileSide), rows: ceil(p.Height, min(tileSide, max(tallest, 1)))}
-	g.w, g.h = ceil(p.Width, g.columns), ceil(p.Height, g.rows)
-	g.columns, g.rows = ceil(p.Width, g.w), ceil(p.Height, g.h)
-	return g
+	rows := ceil(p.Height, min(tileHeight, max(tallest, 1)))
+	h := ceil(p.Height, rows)
+	columns := ceil(p.Width, tilePixels/h)
+	w := ceil(p.Width, columns)
+	return grid{columns: ceil(p.Width, w), rows: ceil(p.Height, h), w: w, h: h}
 }
 
 func ceil(a, b int) int { return (a + b - 1) / b }
@@ -143,6 +148,7 @@ var errNoNumber = errors.New("the result has values that are no numbers")
 func (t *tiler) read(x, y int, bands []int) {
 	p, margin := t.picture, t.model.Margin
 	h, w := t.in.Shape[2], t.in.Shape[3]
+	left, right := max(margin-x, 0), min(p.Width-x+margin, w) // columns of the picture
 	for c, band := range bands {
 		out := t.in.Data[c*h*w : (c+1)*h*w]
 		if c > 0 && band == bands[0] {
@@ -150,11 +156,18 @@ func (t *tiler) read(x, y int, bands []int) {
 			continue
 		}
 		for ty := range h {
-			from := min(max(y+ty-margin, 0), p.Height-1) * p.Width
+			row := min(max(y+ty-margin, 0), p.Height-1)
 			line := out[ty*w : (ty+1)*w]
-			for tx := range line {
-				px := from + min(max(x+tx-margin, 0), p.Width-1)
-				line[tx] = float32(p.Pix[px*p.Bands+band]) * (1.0 / 255)
+			px := (row*p.Width+x-margin+left)*p.Bands + band
+			for tx := left; tx < right; tx++ {
+				line[tx] = float32(p.Pix[px]) * (1.0 / 255)
+				px += p.Bands
+			}
+			for tx := range left {
+				line[tx] = line[left]
+			}
+			for tx := right; tx < w; tx++ {
+				line[tx] = line[right-1]
 			}
 		}
 	}
@@ -191,30 +204,49 @@ func (t *tiler) lines(x int, strip []byte, write func(r, g, b []float32, pix []b
 func (t *tiler) writeColour(x int, strip []byte) bool {
 	bands := t.picture.Bands
 	return t.lines(x, strip, func(r, g, b []float32, pix []byte) bool {
-		var number float32
+		g, b = g[:len(r)], b[:len(r)]
+		numbers := true
 		for i := range r {
-			px := pix[i*bands:][:3]
-			px[0], px[1], px[2] = to255(r[i]), to255(g[i]), to255(b[i])
-			number += r[i] + g[i] + b[i]
+			px := pix[i*bands:][:3:3]
+			red, green, blue := r[i]*255+0.5, g[i]*255+0.5, b[i]*255+0.5
+			if inRange(red) && inRange(green) && inRange(blue) {
+				px[0], px[1], px[2] = byte(int32(red)), byte(int32(green)), byte(int32(blue))
+			} else {
+				px[0], px[1], px[2] = clamped(red, &numbers), clamped(green, &numbers), clamped(blue, &numbers)
+			}
 		}
-		return number == number
+		return numbers
 	})
 }
 
 func (t *tiler) writeGrey(x int, strip []byte, band int) bool {
 	bands := t.picture.Bands
 	return t.lines(x, strip, func(r, g, b []float32, pix []byte) bool {
-		var number float32
+		numbers := true
 		for i := range r {
-			v := (r[i] + g[i] + b[i]) / 3
-			pix[i*bands+band] = to255(v)
-			number += v
+			pix[i*bands+band] = clamped((r[i]+g[i]+b[i])*(255.0/3)+0.5, &numbers)
 		}
-		return number == number
+		return numbers
 	})
 }
 
-// to255 rounds a value of 0..1, and clamps what the model overshot.
-func to255(v float32) byte {
-	return byte(min(max(v, 0), 1)*255 + 0.5)
+// inRange says that v is a byte when cut to a whole number. The bits of
+// positive floats are in the order of the floats, and those of negative ones
+// and of NaN lie above them: one comparison finds all that needs care.
+func inRange(v float32) bool { return math.Float32bits(v) < math.Float32bits(256) }
+
+// clamped is the byte nearest to v, of which a half too much was given for
+// rounding. It clears numbers for what no model that works can give.
+func clamped(v float32, numbers *bool) byte {
+	switch {
+	case inRange(v):
+		return byte(int32(v))
+	case !(math.Abs(float64(v)) < 1e8): // NaN too
+		*numbers = false
+		return 0
+	case v > 0:
+		return 255
+	default:
+		return 0
+	}
 }

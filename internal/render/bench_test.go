@@ -1,0 +1,254 @@
+package render_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"image/jpeg"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"pictor/internal/job"
+	"pictor/internal/models"
+	"pictor/internal/onnx"
+	"pictor/internal/render"
+	"pictor/internal/vips"
+)
+
+// The benchmarks report CPU time, not the clock's, as ratios against a floor
+// that is measured in the same run: the machine may be slow or shared.
+
+// BenchmarkRemoveBG_12MP reports x-floor: the CPU time of the whole task over
+// that of one decoding, the tensor, both runs of the model and one pass that
+// writes the enlarged mask.
+func BenchmarkRemoveBG_12MP(b *testing.B) {
+	r, in := newRenderer(b), largePhoto(b, 4032, 3024)
+	m, side := load(b, models.Shipped()[0]), models.Shipped()[0].Side
+	var floor, task time.Duration
+	for b.Loop() {
+		floor += cpu(func() {
+			p := decoded(b, in)
+			tensor, answer := onnx.NewTensor(1, 3, side, side), onnx.NewTensor(1, 1, side, side)
+			small := render.Shrink(p, side, side)
+			for i, v := range small.Pix {
+				tensor.Data[i%3*side*side+i/3] = float32(v) / 255
+			}
+			for range 2 {
+				if err := m.Run(b.Context(), tensor, answer); err != nil {
+					b.Fatal(err)
+				}
+			}
+			writeMasked(b, p, answer.Data, side)
+		})
+		task += cpu(func() {
+			if _, err := r.Render(b.Context(), job.RemoveBG, in, io.Discard, nil); err != nil {
+				b.Fatal(err)
+			}
+		})
+	}
+	b.ReportMetric(float64(task.Milliseconds())/float64(b.N), "cpu-ms")
+	b.ReportMetric(task.Seconds()/floor.Seconds(), "x-floor")
+}
+
+// writeMasked is the least that writes a cut-out: the mask enlarged between its
+// pixels, and the picture's pixels beside it.
+func writeMasked(b *testing.B, p *vips.Picture, mask []float32, side int) {
+	w, err := vips.NewPNGWriter(io.Discard, p.Width, p.Height, 4, vips.PNGOptions{Threads: 2})
+	if err != nil {
+		b.Fatal(err)
+	}
+	row := make([]byte, 4*p.Width)
+	position := func(i, n int) (int, float32) {
+		at := min(max((float32(i)+0.5)*float32(side)/float32(n)-0.5, 0), float32(side-1)-0.001)
+		return int(at), at - float32(int(at))
+	}
+	for y := range p.Height {
+		my, fy := position(y, p.Height)
+		above, below := mask[my*side:], mask[(my+1)*side:]
+		for x := range p.Width {
+			mx, fx := position(x, p.Width)
+			top, bottom := above[mx]+fx*(above[mx+1]-above[mx]), below[mx]+fx*(below[mx+1]-below[mx])
+			out := row[4*x : 4*x+4]
+			if a := byte(255*(top+fy*(bottom-top)) + 0.5); a > 4 {
+				px := p.Pix[3*(y*p.Width+x):]
+				out[0], out[1], out[2], out[3] = px[0], px[1], px[2], a
+			} else {
+				clear(out)
+			}
+		}
+		if err := w.WriteRows(row); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// BenchmarkUpscale reports of-raw: the rate of enlarged pixels over that of the
+// model alone on tiles of 256 x 256, decoding and encoding taken out.
+func BenchmarkUpscale(b *testing.B) {
+	for _, d := range models.Shipped()[1:] {
+		b.Run(d.Name, func(b *testing.B) {
+			const w, h, tiles = 2048, 1536, 20
+			r, in, m := newRenderer(b), largePhoto(b, w, h), load(b, d)
+			tensor, out := onnx.NewTensor(1, 3, 256, 256), onnx.NewTensor(1, 3, 256*d.Scale, 256*d.Scale)
+			var raw, task, around time.Duration
+			for b.Loop() {
+				raw += cpu(func() {
+					for range tiles {
+						if err := m.Run(b.Context(), tensor, out); err != nil {
+							b.Fatal(err)
+						}
+					}
+				})
+				var result bytes.Buffer
+				p := decoded(b, in)
+				in := asPNG(b, p)
+				task += cpu(func() {
+					if _, err := r.Render(b.Context(), d.Task, in, &result, nil); err != nil {
+						b.Fatal(err)
+					}
+				})
+				enlarged := decoded(b, result.Bytes())
+				around += cpu(func() {
+					decoded(b, in)
+					asPNG(b, enlarged)
+				})
+			}
+			perPixel := raw.Seconds() / (tiles * 256 * 256)
+			ours := (task - around).Seconds() / (w * h)
+			b.ReportMetric(float64(task.Milliseconds())/float64(b.N), "cpu-ms")
+			b.ReportMetric(perPixel/ours, "of-raw")
+		})
+	}
+}
+
+// BenchmarkPeakMemory reports the largest resident memory of a process that
+// does one task, its libraries included.
+func BenchmarkPeakMemory(b *testing.B) {
+	for _, test := range []struct {
+		task job.Task
+		w, h int
+		png  bool
+	}{
+		{job.RemoveBG, 4032, 3024, false},
+		{job.Upscale2x, 4096, 3072, true},
+		{job.Upscale4x, 4096, 3072, true},
+		{job.Upscale4x, 4096, 3072, false},
+	} {
+		name := fmt.Sprintf("%s_%dx%d", test.task, test.w, test.h)
+		in := largePhoto(b, test.w, test.h)
+		if test.png {
+			name, in = name+"_png", asPNG(b, decoded(b, in))
+		}
+		file := filepath.Join(b.TempDir(), "in")
+		if err := os.WriteFile(file, in, 0o600); err != nil {
+			b.Fatal(err)
+		}
+		b.Run(name, func(b *testing.B) {
+			var peak int
+			for b.Loop() {
+				child := exec.Command(os.Args[0])
+				child.Env = append(os.Environ(), "PICTOR_BENCH_TASK="+string(test.task), "PICTOR_BENCH_FILE="+file)
+				child.Stderr = os.Stderr
+				out, err := child.Output()
+				if err != nil {
+					b.Fatal(err)
+				}
+				kB, err := strconv.Atoi(strings.TrimSpace(string(out)))
+				if err != nil {
+					b.Fatal(err)
+				}
+				peak = max(peak, kB)
+			}
+			b.ReportMetric(float64(peak)/1024, "peak-MB")
+		})
+	}
+}
+
+// TestMain is also the process whose memory BenchmarkPeakMemory measures.
+func TestMain(m *testing.M) {
+	if task := os.Getenv("PICTOR_BENCH_TASK"); task != "" {
+		if err := renderAlone(job.Task(task), os.Getenv("PICTOR_BENCH_FILE")); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func renderAlone(task job.Task, file string) error {
+	e, err := onnx.Open(onnx.Config{Engine: onnx.Runtime})
+	if err != nil {
+		return err
+	}
+	r, err := render.New(render.Config{Engine: e})
+	if err != nil {
+		return err
+	}
+	in, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	if _, err := r.Render(context.Background(), task, in, io.Discard, nil); err != nil {
+		return err
+	}
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return err
+	}
+	_, rest, _ := strings.Cut(string(status), "VmHWM:")
+	fmt.Println(strings.Fields(rest)[0])
+	return nil
+}
+
+// cpu is the CPU time that the process spends while f runs.
+func cpu(f func()) time.Duration {
+	var before, after syscall.Rusage
+	syscall.Getrusage(syscall.RUSAGE_SELF, &before)
+	f()
+	syscall.Getrusage(syscall.RUSAGE_SELF, &after)
+	return time.Duration(after.Utime.Nano() + after.Stime.Nano() - before.Utime.Nano() - before.Stime.Nano())
+}
+
+// largePhoto is a JPEG with a subject, enlarged from the test photographs and
+// grained like a camera's, so that it does not compress too well.
+func largePhoto(b *testing.B, w, h int) []byte {
+	p := compose(b, w, h).picture
+	r := rand.New(rand.NewPCG(1, 2))
+	for i, v := range p.Pix {
+		p.Pix[i] = byte(min(max(int(v)+r.IntN(7)-3, 0), 255))
+	}
+	var out bytes.Buffer
+	if err := jpeg.Encode(&out, toImage(p), &jpeg.Options{Quality: 92}); err != nil {
+		b.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+func load(b *testing.B, d models.Description) onnx.Model {
+	e, err := onnx.Open(onnx.Config{Engine: onnx.Runtime})
+	if err != nil {
+		b.Fatal(err)
+	}
+	file, err := d.Bytes()
+	if err != nil {
+		b.Fatal(err)
+	}
+	m, err := e.Load(d.Name, file, onnx.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { m.Close() })
+	return m
+}
