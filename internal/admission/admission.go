@@ -41,9 +41,9 @@ type Request struct {
 	Key     string            // Idempotency-Key, "" for none
 }
 
-// fingerprint tells a repeat from another request under the same key: the task
+// Fingerprint tells a repeat from another request under the same key: the task
 // (which holds the options) and the image. The envelope and `wait` may differ.
-func (r Request) fingerprint() []byte {
+func (r Request) Fingerprint() []byte {
 	h := sha256.New()
 	fmt.Fprintf(h, "%s\n", r.Task)
 	h.Write(r.SHA256[:])
@@ -71,7 +71,7 @@ func (a *Admission) Admit(ctx context.Context, r Request) (postgres.Admitted, er
 	if err != nil {
 		return postgres.Admitted{}, fmt.Errorf("make a job id: %w", err)
 	}
-	charge := postgres.Admission{ID: job.ID(id.String()), Account: r.Account, Task: r.Task, Input: r.Input, Key: r.Key, Fingerprint: r.fingerprint()}
+	charge := postgres.Admission{ID: job.ID(id.String()), Account: r.Account, Task: r.Task, Input: r.Input, Key: r.Key, Fingerprint: r.Fingerprint()}
 
 	// A look before the input is stored keeps refusals cheap. It decides nothing:
 	// a repeat of an admitted request must not be refused, and the charge below
@@ -109,13 +109,14 @@ func (a *Admission) Admit(ctx context.Context, r Request) (postgres.Admitted, er
 // reenqueue publishes the job of an earlier request that has not been confirmed
 // as queued: that request is on its way, or its process died. JetStream absorbs
 // the copy. When it fails the job is not cancelled here: it is the earlier
-// request's, or the sweeper's.
+// request's, or the sweeper's. Nor may the answer be that nothing was charged:
+// the earlier request may have queued the job all the same.
 func (a *Admission) reenqueue(ctx context.Context, first postgres.Admitted) error {
 	if first.Enqueued || first.Job.State.Final() {
 		return nil
 	}
 	if err := a.queue.Publish(ctx, first.Job.Task, first.Job.ID, first.Job.Fence); err != nil {
-		return fault.Queue(err)
+		return fault.Busy(err)
 	}
 	stands, err := a.db.Enqueued(ctx, first.Job.ID)
 	if err == nil && !stands {

@@ -13,7 +13,9 @@ import (
 	"pictor/internal/fault"
 	"pictor/internal/job"
 	"pictor/internal/point"
+	"pictor/internal/postgres"
 	"pictor/internal/testkit/parts"
+	"pictor/internal/testkit/pgtest"
 )
 
 func TestAdmit_stores_charges_and_queues(t *testing.T) {
@@ -173,6 +175,62 @@ func TestAdmit_refuses_another_request_under_the_same_key(t *testing.T) {
 	if got, want := p.Balance(t, account), point.Amount(900); got != want {
 		t.Errorf("balance %s, want %s", got, want)
 	}
+}
+
+// The API died between charge and queue, and its client repeats the request: the
+// job of the first one is queued and stands.
+func TestAdmit_queues_the_job_of_a_request_that_died(t *testing.T) {
+	t.Parallel()
+	p := parts.New(t)
+	account := p.Account(t, point.Point)
+	r := parts.Request(t, account, job.RemoveBG, "cup.png")
+	r.Key = "once"
+	first := charged(t, p, r)
+	again, err := p.Admission().Admit(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !again.Replayed || again.Job.ID != first {
+		t.Errorf("got job %s (replayed %v), want %s", again.Job.ID, again.Replayed, first)
+	}
+	if n, err := p.Queue.Messages(t.Context()); err != nil || n != 1 {
+		t.Errorf("%d messages (%v), want 1", n, err)
+	}
+	orphans, err := p.DB.Orphans(t.Context(), -time.Hour, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]job.ID(nil), orphans); diff != "" {
+		t.Errorf("the sweeper would cancel it: %s", diff)
+	}
+	p.CheckInvariants(t)
+}
+
+// A repeat whose publish fails was answered with 502 "nothing was charged",
+// although the first request's job was charged and perhaps running.
+func TestAdmit_does_not_deny_the_charge_of_an_earlier_request(t *testing.T) {
+	t.Parallel()
+	p := parts.New(t)
+	r := parts.Request(t, p.Account(t, point.Point), job.RemoveBG, "cup.png")
+	r.Key = "once"
+	charged(t, p, r)
+	p.Server.Stop()
+	_, err := p.Admission().Admit(t.Context(), r)
+	if !errors.Is(err, fault.New(fault.Unavailable, "")) {
+		t.Errorf("got %v, want %s", err, fault.Unavailable)
+	}
+}
+
+// charged does what Admit does before it publishes.
+func charged(t *testing.T, p *parts.Parts, r admission.Request) job.ID {
+	t.Helper()
+	admitted, err := p.DB.Admit(t.Context(), postgres.Admission{
+		ID: pgtest.NewID(t), Account: r.Account, Task: r.Task, Input: r.Input, Key: r.Key, Fingerprint: r.Fingerprint(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return admitted.Job.ID
 }
 
 func inputs(t *testing.T, p *parts.Parts) int {
