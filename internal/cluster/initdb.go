@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 )
 
 // initialise makes the cluster beside its place and renames it, so that an
@@ -27,6 +28,9 @@ func initialise(ctx context.Context, bin, data string, who owner, o Options, log
 	}
 	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = "/", environment(), log, log
 	cmd.SysProcAttr = attributes(who)
+	dieWithParent(cmd.SysProcAttr)
+	runtime.LockOSThread() // see run
+	defer runtime.UnlockOSThread()
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("initdb: %w:\n%s", err, tail(log.Name()))
 	}

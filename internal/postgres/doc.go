@@ -12,13 +12,12 @@
 //	file           guard                                              with it
 //	admit.go       balance >= cost, running < 5, account not deleted  job, charge, running+1
 //	enqueued.go    not cancelled                                      -
-//	cancel.go      queued, never claimed                              refund, running-1
+//	cancel.go      queued, never claimed, publish not confirmed       refund, running-1
 //	claim.go       queued, given back, or lease over                  fence+1, lease
 //	progress.go    processing under this fence                        lease, heartbeat
-//	release.go     processing under this fence                        -
+//	giveback.go    processing under this fence                        -
 //	complete.go    processing under this fence                        running-1
 //	fail.go        processing under this fence                        refund, running-1
-//	orphans.go     queued, never claimed, publish never confirmed     refund, running-1
 //	stuck.go       no sign of life                                    refund, running-1
 //
 // # Lock order

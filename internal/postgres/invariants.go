@@ -24,8 +24,9 @@ type Violation struct {
 func (db *DB) Invariants(ctx context.Context, stuckAfter time.Duration) ([]Violation, error) {
 	all := make([]Violation, 0, len(invariants())+1)
 	for _, i := range invariants() {
-		n, err := db.count(ctx, i.query)
-		if err != nil {
+		var n int64
+		// Whole tables are read: the time is the caller's, not that of a call.
+		if err := db.conn.GetContext(ctx, &n, i.query); err != nil {
 			return nil, fmt.Errorf("check %s: %w", i.name, err)
 		}
 		all = append(all, Violation{Name: i.name, Count: n, Hint: i.hint})

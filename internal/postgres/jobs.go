@@ -59,17 +59,3 @@ func (db *DB) Jobs(ctx context.Context, account int64, limit int) ([]job.Job, er
 	}
 	return jobs(rows), nil
 }
-
-// JobsByID reads those of the given jobs that exist. What the store holds for
-// any other id is garbage.
-func (db *DB) JobsByID(ctx context.Context, ids ...job.ID) (map[job.ID]job.Job, error) {
-	var rows []jobRow
-	if err := db.list(ctx, &rows, `select `+jobColumns+` from jobs where id = any($1::uuid[])`, array(ids)); err != nil {
-		return nil, fmt.Errorf("read %d jobs: %w", len(ids), err)
-	}
-	byID := make(map[job.ID]job.Job, len(rows))
-	for _, r := range rows {
-		byID[job.ID(r.ID)] = r.job()
-	}
-	return byID, nil
-}

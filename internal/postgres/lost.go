@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/lib/pq"
-
 	"pictor/internal/job"
 )
 
@@ -34,12 +32,4 @@ func (db *DB) Republished(ctx context.Context, id job.ID) error {
 		return fmt.Errorf("record that job %s was published again: %w", id, err)
 	}
 	return nil
-}
-
-func array(ids []job.ID) any {
-	list := make([]string, len(ids))
-	for i, id := range ids {
-		list[i] = string(id)
-	}
-	return pq.Array(list)
 }

@@ -368,8 +368,5 @@ func TestProgress_is_a_HOT_update(t *testing.T) {
 		if updates == 24 && hot != updates {
 			t.Errorf("%d of %d updates were HOT", hot, updates)
 		}
-		if t.Context().Err() != nil {
-			t.Fatal("the statistics never came")
-		}
 	}
 }
