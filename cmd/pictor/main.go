@@ -46,7 +46,11 @@ func run(args []string, stdout, stderr io.Writer) int {
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	parsed.BindTo(ctx, (*context.Context)(nil))
-	return report(stderr, parsed.Run(log, &output{c.JSON, stdout, stderr}))
+	err = parsed.Run(log, &output{c.JSON, stdout, stderr})
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		err = errors.New("interrupted")
+	}
+	return report(stderr, err)
 }
 
 func report(stderr io.Writer, err error) int {
