@@ -62,7 +62,7 @@ func (c *convolution) run(r *run, x, add tensor) (tensor, error) {
 		return c.runApart(r, x, add)
 	}
 	var out tensor
-	if add.shape != nil {
+	if add.shape != nil && add.from != x.from {
 		out, err = r.reuse(add, 3) // each tile is read before it is written
 	} else {
 		out, err = r.alloc(shape...)

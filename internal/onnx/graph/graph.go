@@ -38,7 +38,9 @@ type Model struct {
 	input   declaration
 	threads int
 	limit   int64
-	runs    sync.Pool // of *run, with the memory of earlier runs
+
+	mu   sync.Mutex
+	idle []*run // with their memory; as many as ever ran at once
 }
 
 // Load compiles a model out of the bytes of its file. An operator that is not
@@ -118,10 +120,7 @@ func (d declaration) accepts(shape []int) error {
 // run executes the plan on any inputs.
 func (m *Model) run(ctx context.Context, inputs []tensor, out []float32) (result tensor, err error) {
 	defer recoverInto(&err)
-	r, ok := m.runs.Get().(*run)
-	if !ok {
-		r = &run{arena: arena{limit: m.limit}, threads: m.threads}
-	}
+	r := m.take()
 	r.ctx = ctx
 	result, err = r.execute(m.plan, inputs, out)
 	if err != nil {
@@ -134,9 +133,31 @@ func (m *Model) run(ctx context.Context, inputs []tensor, out []float32) (result
 	// about to serve another Run, or is an input or a constant.
 	copy(out, result.f)
 	result.f, result.from = out, nil
-	r.ctx = nil
-	m.runs.Put(r)
+	m.giveBack(r)
 	return result, nil
+}
+
+// take finds the memory of an earlier run. A sync.Pool would lose it to
+// garbage collections and to the other processors' pools: tens of megabytes to
+// be allocated and cleared for every tile.
+func (m *Model) take() *run {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	last := len(m.idle) - 1
+	if last < 0 {
+		return &run{arena: arena{limit: m.limit}, threads: m.threads}
+	}
+	r := m.idle[last]
+	m.idle = m.idle[:last]
+	return r
+}
+
+func (m *Model) giveBack(r *run) {
+	r.ctx, r.step, r.final = nil, nil, nil
+	r.arena.trim()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.idle = append(m.idle, r)
 }
 
 func outputOf(r *repaired, name string) (string, error) {

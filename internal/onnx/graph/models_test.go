@@ -1,6 +1,7 @@
 package graph_test
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"os"
@@ -26,7 +27,7 @@ func shipped(t testing.TB, name string) []byte {
 }
 
 // reference computes a model's output with ONNX Runtime.
-func reference(t testing.TB, model []byte, shape, outShape [4]int, in []float32) []float32 {
+func reference(t fataler, model []byte, shape, outShape [4]int, in []float32) []float32 {
 	t.Helper()
 	engine, err := onnx.Open(onnx.Config{Engine: onnx.Runtime})
 	if err != nil {
@@ -199,4 +200,11 @@ func rrdb() *builder {
 	m.node("Resize", "sum - scales", "u", attr{"mode", "nearest"}, attr{"coordinate_transformation_mode", "asymmetric"}, attr{"nearest_mode", "floor"})
 	m.conv("u", "c6", 16, 16, 3).node("LeakyRelu", "c6", "f6", attr{"alpha", float32(0.2)})
 	return m.conv("f6", "y", 16, 3, 3)
+}
+
+// fataler is a test, of testing or of rapid.
+type fataler interface {
+	Helper()
+	Context() context.Context
+	Fatal(...any)
 }

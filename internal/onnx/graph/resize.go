@@ -39,7 +39,7 @@ func (n *node) resize() (operator, error) {
 	case f.mode != "nearest" && f.mode != "linear" && f.mode != "cubic":
 		return nil, fmt.Errorf("mode %q is not supported", f.mode)
 	}
-	if f.coordinate == "tf_crop_and_resize" || f.position(0, 1, 1, 1) != f.position(0, 1, 1, 1) {
+	if math.IsNaN(float64(f.position(0, 1, 1, 1))) {
 		return nil, fmt.Errorf("coordinate_transformation_mode %q is not supported", f.coordinate)
 	}
 	if n.int("antialias", 0) != 0 || n.string("keep_aspect_ratio_policy", "stretch") != "stretch" {
@@ -62,6 +62,11 @@ func (n *node) resize() (operator, error) {
 		shape, factors, err := resizedShape(x.shape, scales, sizes, axes)
 		if err != nil {
 			return tensor{}, err
+		}
+		if slices.Equal(shape, x.shape) {
+			// As ONNX Runtime does, even where a scale of 1.04 that is rounded
+			// down would shift the picture.
+			return r.alias(x, shape...), nil
 		}
 		out, err := r.alloc(shape...)
 		if err != nil {
@@ -150,9 +155,6 @@ func (f resampling) taps(length, resized int, scale float32) []tap {
 	all := make([]tap, resized)
 	for i := range all {
 		x := f.position(i, length, resized, scale)
-		if length == resized && scale == 1 {
-			x = float32(i)
-		}
 		t := &all[i]
 		switch f.mode {
 		case "nearest":

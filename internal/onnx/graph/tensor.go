@@ -55,6 +55,7 @@ func axisOf(axis, rank int) (int, error) {
 type buffer struct {
 	data   []float32
 	shared int
+	used   bool // in this Run
 }
 
 // arena hands out the memory of one Run, and keeps it for the next one.
@@ -64,7 +65,7 @@ type arena struct {
 	limit int64
 }
 
-// errTooLarge is wrapped into every refusal for want of memory.
+// memoryError refuses what would take too much memory.
 type memoryError struct{ need, limit int64 }
 
 func (e *memoryError) Error() string {
@@ -82,7 +83,7 @@ func (a *arena) take(n int) (*buffer, error) {
 	if best >= 0 {
 		b := a.free[best]
 		a.free = append(a.free[:best], a.free[best+1:]...)
-		b.data, b.shared = b.data[:n], 1
+		b.data, b.shared, b.used = b.data[:n], 1, true
 		return b, nil
 	}
 	bytes := 4 * int64(n)
@@ -95,7 +96,7 @@ func (a *arena) take(n int) (*buffer, error) {
 		return nil, &memoryError{a.held + bytes, a.limit}
 	}
 	a.held += bytes
-	return &buffer{data: make([]float32, n), shared: 1}, nil
+	return &buffer{data: make([]float32, n), shared: 1, used: true}, nil
 }
 
 // giveBack takes back one share of b.
@@ -103,4 +104,20 @@ func (a *arena) giveBack(b *buffer) {
 	if b.shared--; b.shared == 0 {
 		a.free = append(a.free, b)
 	}
+}
+
+// trim lets go of what the Run that ends did not use: memory for pictures of
+// another size.
+func (a *arena) trim() {
+	kept := a.free[:0]
+	for _, b := range a.free {
+		if b.used {
+			b.used = false
+			kept = append(kept, b)
+		} else {
+			a.held -= 4 * int64(cap(b.data))
+		}
+	}
+	clear(a.free[len(kept):])
+	a.free = kept
 }
