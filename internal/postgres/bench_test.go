@@ -15,7 +15,7 @@ import (
 func BenchmarkAdmit_refuses_on_one_capped_account(b *testing.B) {
 	for _, key := range []string{"", "key"} {
 		b.Run("key="+key, func(b *testing.B) {
-			books := openAny(b, 64)
+			books := openAny(b, 16) // the default budget of a process
 			a := pgtest.NewAccount(b, books.DB, 1_000_000)
 			for range job.MaxRunning {
 				pgtest.Queued(b, books.DB, a.ID)
@@ -40,7 +40,7 @@ func BenchmarkAdmit_refuses_on_one_capped_account(b *testing.B) {
 func BenchmarkLife_of_a_job(b *testing.B) {
 	for _, accounts := range []int{1, 100} {
 		b.Run(fmt.Sprintf("accounts=%d", accounts), func(b *testing.B) {
-			books := openAny(b, 64)
+			books := openAny(b, 16) // the default budget of a process
 			var ids []int64
 			for range accounts {
 				ids = append(ids, pgtest.NewAccount(b, books.DB, 1_000_000_000).ID)
