@@ -76,7 +76,7 @@ func readPNG(b []byte) pngFacts {
 			f.head = append(f.head, chunk...)
 		}
 	}
-	f.head = append(f.head, "\x00\x00\x00\x00IDAT"...) // where the loader stops to read the header
+	f.head = append(f.head, "\x00\x00\x00\x00IDAT\x35\xaf\x06\x1e\x00\x00\x00\x00IEND\xae\x42\x60\x82"...)
 	return f
 }
 

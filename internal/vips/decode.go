@@ -55,8 +55,8 @@ func Decode(b []byte) (*Picture, error) {
 		data = slices.Concat(b, []byte(jpegEnd))
 	}
 	var warned C.int
-	result := C.pictor_decode(unsafe.Pointer(&data[0]), C.size_t(len(data)), loader(f.Type), C.int(f.orientation), C.int(f.intent),
-		(*C.uchar)(&p.Pix[0]), C.int(width), C.int(height), C.int(p.Bands), &warned)
+	result := C.pictor_decode(unsafe.Pointer(&data[0]), C.size_t(len(data)), loader(f.Type), C.int(f.orientation),
+		profileIntent(f.profile), light(f.profile), (*C.uchar)(&p.Pix[0]), C.int(width), C.int(height), C.int(p.Bands), &warned)
 	runtime.KeepAlive(data)
 	cause := lastError() // also after success: a warning leaves its text behind
 	if result != 0 {

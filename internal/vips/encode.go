@@ -42,12 +42,17 @@ func EncodeJPEG(raw RawFile, out string, quality int) error {
 type WebP struct {
 	Quality  int  // 0 to 100
 	Lossless bool // Quality then only steers the effort
-	Effort   int  // 0, the fastest, to 6
+	Effort   int  // 0, the fastest, to 6; with loss it is at least 2
 }
+
+// minWebPEffort is the least effort that encodes any picture. Below it, libwebp
+// writes down how every 4 x 4 pixels were predicted, which overflows its first
+// partition on a textured photograph of 16 megapixels, after all the work.
+const minWebPEffort = 2
 
 // EncodeWebP writes the WebP out of a raw file. It needs about 5 bytes of
 // memory per pixel. Sides above 16383 fail, and so may pictures of more than
-// 100 megapixels, after all the work.
+// 100 megapixels.
 func EncodeWebP(raw RawFile, out string, as WebP) error {
 	if err := Start(Config{}); err != nil {
 		return err
@@ -55,9 +60,10 @@ func EncodeWebP(raw RawFile, out string, as WebP) error {
 	from, to := C.CString(raw.Path), C.CString(out)
 	defer C.free(unsafe.Pointer(from))
 	defer C.free(unsafe.Pointer(to))
-	lossless := C.int(0)
-	if as.Lossless {
-		lossless = 1
+	lossless := C.int(1)
+	if !as.Lossless {
+		lossless = 0
+		as.Effort = max(as.Effort, minWebPEffort)
 	}
 	if C.pictor_encode_webp(from, C.int(raw.Width), C.int(raw.Height), C.int(raw.Bands), to, C.int(as.Quality), lossless, C.int(as.Effort)) != 0 {
 		return fmt.Errorf("encode WebP: %w", lastError())

@@ -4,13 +4,16 @@ import (
 	"bytes"
 	"fmt"
 	"image/jpeg"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/image/webp"
 
+	"pictor/internal/job"
 	"pictor/internal/vips"
 )
 
@@ -126,6 +129,30 @@ func TestEncodeWebP(t *testing.T) {
 			}
 		}
 	})
+}
+
+// At efforts 0 and 1 libwebp worked through such a picture and then failed with
+// "unable to encode": a photograph of 24 megapixels did the same.
+func TestEncodeWebP_of_texture_succeeds_at_every_size(t *testing.T) {
+	t.Parallel()
+	small := decode(t, photo(t, "chelsea.png"))
+	random := rand.New(rand.NewPCG(7, 8))
+	p := &vips.Picture{Width: 4000, Height: 4000, Bands: 3, Pix: make([]byte, 3*4000*4000)}
+	for i := range p.Width * p.Height {
+		from := small.Pix[(i/p.Width%small.Height*small.Width+i%p.Width%small.Width)*3:]
+		noise := int(random.Uint32()%40) - 20
+		for c := range 3 {
+			p.Pix[3*i+c] = byte(max(0, min(255, int(from[c])+noise)))
+		}
+	}
+	b := encodeWebP(t, p, vips.WebP{Quality: 90, Effort: 0})
+	h, err := vips.ReadHeader(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(vips.Header{Type: job.WebP, Width: 4000, Height: 4000, Frames: 1}, h); diff != "" {
+		t.Error(diff)
+	}
 }
 
 func TestEncoders_of_extreme_shapes(t *testing.T) {

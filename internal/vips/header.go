@@ -77,8 +77,8 @@ func ReadHeader(b []byte) (Header, error) {
 // facts is the Header and what decoding needs besides.
 type facts struct {
 	Header
-	orientation int // 1 to 8, as EXIF counts
-	intent      int // how the colour profile is applied
+	orientation int    // 1 to 8, as EXIF counts
+	profile     []byte // ICC, checked; empty for none
 }
 
 // maxScans bounds the passes over a JPEG's whole frame. Encoders make about
@@ -138,7 +138,7 @@ func inspect(b []byte) (facts, error) {
 			cause:   err,
 		}
 	}
-	f.intent = profileIntent(profile)
+	f.profile = profile
 	if f.orientation >= 5 {
 		f.Width, f.Height = f.Height, f.Width
 	}

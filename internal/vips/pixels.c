@@ -81,21 +81,9 @@ finish(void)
 }
 
 static int
-is_grey(VipsImage *image)
-{
-	return image->Bands < 3;
-}
-
-static int
-is_cmyk(VipsImage *image)
-{
-	return image->Type == VIPS_INTERPRETATION_CMYK;
-}
-
-static int
 decoded_bands(VipsImage *image)
 {
-	return is_cmyk(image) ? 3 : image->Bands;
+	return pictor_is_cmyk(image) ? 3 : image->Bands;
 }
 
 int
@@ -126,122 +114,6 @@ pictor_read_header(const void *data, size_t size, int type, pictor_header *heade
 	return result;
 }
 
-// profile_fits says whether the picture carries an ICC profile for its own
-// kind of pixels. An RGB profile in a grey picture is common and means nothing.
-static int
-profile_fits(VipsImage *image)
-{
-	const void *profile;
-	size_t size;
-	const char *space = is_cmyk(image) ? "CMYK" : is_grey(image) ? "GRAY" : "RGB ";
-
-	return vips_image_get_typeof(image, VIPS_META_ICC_NAME) &&
-		!vips_image_get_blob(image, VIPS_META_ICC_NAME, &profile, &size) &&
-		size >= 128 && memcmp((const char *) profile + 16, space, 4) == 0;
-}
-
-// apply_profile makes sRGB with the picture's own profile, or with libvips's
-// CMYK one where a CMYK picture has none that can be used. Black ink comes out
-// as the dark grey that it is on paper, as in browsers: compensating for that
-// darkens pictures whose maker did not.
-static int
-apply_profile(VipsImage *image, VipsImage **out, int intent)
-{
-	// 16-bit alpha survives the transform only at its own depth.
-	int depth = image->BandFmt == VIPS_FORMAT_USHORT ? 16 : 8;
-
-	if (is_cmyk(image))
-		return vips_icc_transform(image, out, "srgb", "embedded", TRUE, "input_profile", "cmyk",
-			"intent", intent, "depth", depth, NULL);
-	return vips_icc_transform(image, out, "srgb", "embedded", TRUE,
-		"intent", intent, "depth", depth, NULL);
-}
-
-// keeps_colours says whether the profile of an RGB picture is sRGB under any
-// name: whether it moves no colour of a 9 x 9 x 9 lattice by more than a level.
-// Most photographs carry such a profile; leaving them alone keeps their pixels
-// exact and saves the most expensive step of the pipeline.
-static int
-keeps_colours(VipsImage *image, int intent)
-{
-	enum { SIDE = 9, COUNT = SIDE * SIDE * SIDE };
-	unsigned char lattice[3 * COUNT];
-	const void *profile;
-	size_t size;
-	VipsImage *plain = NULL, *tagged = NULL, *moved = NULL;
-	unsigned char *result = NULL;
-	int same = 0;
-
-	for (int i = 0; i < COUNT; i++) {
-		lattice[3 * i] = VIPS_MIN(255, i % SIDE * 32);
-		lattice[3 * i + 1] = VIPS_MIN(255, i / SIDE % SIDE * 32);
-		lattice[3 * i + 2] = VIPS_MIN(255, i / SIDE / SIDE * 32);
-	}
-	plain = vips_image_new_from_memory(lattice, sizeof lattice, COUNT, 1, 3, VIPS_FORMAT_UCHAR);
-	if (plain && !vips_copy(plain, &tagged, "interpretation", VIPS_INTERPRETATION_sRGB, NULL) &&
-		!vips_image_get_blob(image, VIPS_META_ICC_NAME, &profile, &size)) {
-		vips_image_set_blob_copy(tagged, VIPS_META_ICC_NAME, profile, size);
-		if (!apply_profile(tagged, &moved, intent) && (result = vips_image_write_to_memory(moved, &size))) {
-			same = size == sizeof lattice;
-			for (size_t i = 0; same && i < size; i++)
-				same = abs(result[i] - lattice[i]) <= 1;
-		}
-	}
-	g_free(result);
-	VIPS_UNREF(moved);
-	VIPS_UNREF(tagged);
-	VIPS_UNREF(plain);
-	return same;
-}
-
-// to_grey makes 1 band, or 2 with alpha, of the 3 or 4 that a grey profile gave.
-static int
-to_grey(VipsImage *image, VipsImage **out)
-{
-	VipsImage *value = NULL, *alpha = NULL;
-	int result = -1;
-
-	if (image->Bands == 3)
-		return vips_extract_band(image, out, 1, NULL);
-	if (!vips_extract_band(image, &value, 1, NULL) && !vips_extract_band(image, &alpha, 3, NULL))
-		result = vips_bandjoin2(value, alpha, out, NULL);
-	VIPS_UNREF(alpha);
-	VIPS_UNREF(value);
-	return result;
-}
-
-// replace puts next where image was.
-static void
-replace(VipsImage **image, VipsImage *next)
-{
-	g_object_unref(*image);
-	*image = next;
-}
-
-// to_srgb makes sRGB, or grey, of 8 or 16 bits of what a loader gave.
-static int
-to_srgb(VipsImage **image, int intent)
-{
-	int grey = is_grey(*image);
-	VipsImage *next;
-
-	if (is_cmyk(*image)) {
-		if (apply_profile(*image, &next, intent))
-			return -1;
-		replace(image, next);
-	}
-	// What lcms can make nothing of counts as no profile, as in every browser.
-	else if (profile_fits(*image) && (grey || !keeps_colours(*image, intent)) && !apply_profile(*image, &next, intent)) {
-		replace(image, next);
-		if (grey) {
-			if (to_grey(*image, &next))
-				return -1;
-			replace(image, next);
-		}
-	}
-	return 0;
-}
-
 // Where a stored pixel goes in the upright picture: origin + x*dx + y*dy, all
 // in bytes.
 typedef struct {
@@ -268,36 +140,56 @@ upright(int orientation, ptrdiff_t width, ptrdiff_t height, ptrdiff_t bands)
 	}
 }
 
-static void
-place(VipsRegion *strip, int top, int lines, layout to, unsigned char *pixels, int width, int bands)
+// narrow makes 8-bit sRGB of the rows of a strip, in out, unless they are that.
+// It returns where the rows are, and how many bytes apart.
+static const unsigned char *
+narrow(VipsRegion *strip, const pictor_shift *shift, unsigned char *out, size_t *stride)
 {
-	if (strip->im->BandFmt == VIPS_FORMAT_USHORT) {
-		for (int y = top; y < top + lines; y++) {
-			const unsigned short *from = (const unsigned short *) VIPS_REGION_ADDR(strip, 0, y);
+	int samples = strip->valid.width * strip->im->Bands;
 
-			for (int x = 0; x < width; x++)
-				for (int band = 0; band < bands; band++)
-					// 65535 is 255: the nearest level, in integers.
-					pixels[to.origin + x * to.dx + y * to.dy + band] = (*from++ * 255u + 32895) >> 16;
-		}
-		return;
+	*stride = VIPS_REGION_LSKIP(strip);
+	if (strip->im->BandFmt != VIPS_FORMAT_USHORT && !shift)
+		return VIPS_REGION_ADDR(strip, 0, strip->valid.top);
+	*stride = samples;
+	for (int y = 0; y < strip->valid.height; y++) {
+		const unsigned char *from = VIPS_REGION_ADDR(strip, 0, strip->valid.top + y);
+		const unsigned short *wide = (const unsigned short *) from;
+		unsigned char *row = out + (size_t) y * samples;
+
+		if (shift)
+			pictor_shift_row(shift, from, row, strip->valid.width, strip->im->Bands);
+		else
+			for (int i = 0; i < samples; i++)
+				row[i] = (wide[i] * 255u + 32895) >> 16; // 65535 is 255: the nearest level, in integers
 	}
+	return out;
+}
+
+// place puts lines, of which the first is line top of the stored picture, where
+// they belong in the upright one.
+static void
+place(const unsigned char *from, size_t stride, int top, int lines, layout to, unsigned char *pixels, int width, int bands)
+{
+	pixels += to.origin + top * to.dy;
 	if (to.dx == bands) {
-		for (int y = top; y < top + lines; y++)
-			memcpy(pixels + to.origin + y * to.dy, VIPS_REGION_ADDR(strip, 0, y), (size_t) width * bands);
+		for (int y = 0; y < lines; y++)
+			memcpy(pixels + y * to.dy, from + y * stride, (size_t) width * bands);
 		return;
 	}
+	// Down the columns, so that a turned picture is written in runs of as many
+	// pixels as there are lines: across them, each pixel would miss the cache.
 	for (int x = 0; x < width; x++)
-		for (int y = top; y < top + lines; y++) {
-			const unsigned char *from = VIPS_REGION_ADDR(strip, x, y);
+		for (int y = 0; y < lines; y++) {
+			const unsigned char *pixel = from + y * stride + (size_t) x * bands;
+			unsigned char *into = pixels + x * to.dx + y * to.dy;
 
 			for (int band = 0; band < bands; band++)
-				pixels[to.origin + x * to.dx + y * to.dy + band] = from[band];
+				into[band] = pixel[band];
 		}
 }
 
 int
-pictor_decode(const void *data, size_t size, int type, int orientation, int intent,
+pictor_decode(const void *data, size_t size, int type, int orientation, int intent, const pictor_light *light,
 	unsigned char *pixels, int width, int height, int bands, int *warned)
 {
 	// The loaders decode 8 or 16 lines at a time, and 16 lines of the widest
@@ -307,9 +199,11 @@ pictor_decode(const void *data, size_t size, int type, int orientation, int inte
 	layout to = upright(orientation, width, height, bands);
 	VipsImage *image = open_image(data, size, type);
 	VipsRegion *strip = NULL;
+	pictor_shift *shift = NULL;
+	unsigned char *rows = NULL;
 	int result = -1;
 
-	if (!image || to_srgb(&image, intent))
+	if (!image || pictor_to_srgb(&image, intent, light, &shift))
 		goto done;
 	if (image->Xsize != width || image->Ysize != height || image->Bands != bands ||
 		(image->BandFmt != VIPS_FORMAT_UCHAR && image->BandFmt != VIPS_FORMAT_USHORT)) {
@@ -319,16 +213,22 @@ pictor_decode(const void *data, size_t size, int type, int orientation, int inte
 	}
 	if (!(strip = vips_region_new(image)))
 		goto done;
+	rows = g_malloc((size_t) LINES * width * bands);
 	for (int y = 0; y < height; y += LINES) {
 		VipsRect lines = { 0, y, width, VIPS_MIN(LINES, height - y) };
+		const unsigned char *from;
+		size_t stride;
 
 		if (vips_region_prepare(strip, &lines))
 			goto done;
-		place(strip, y, lines.height, to, pixels, width, bands);
+		from = narrow(strip, shift, rows, &stride);
+		place(from, stride, y, lines.height, to, pixels, width, bands);
 	}
 	result = 0;
 
 done:
+	g_free(rows);
+	g_free(shift);
 	VIPS_UNREF(strip);
 	warnings = 0;
 	VIPS_UNREF(image); // logs how many warnings libjpeg gave, if any

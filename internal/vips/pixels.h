@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <vips/vips.h>
 
+#include "colour.h"
+
 #if VIPS_MAJOR_VERSION < 8 || (VIPS_MAJOR_VERSION == 8 && VIPS_MINOR_VERSION < 13)
 #error "Pictor needs libvips 8.13 or newer: older ones cannot refuse the loaders that Pictor does not want"
 #endif
@@ -28,7 +30,7 @@ int pictor_read_header(const void *data, size_t size, int type, pictor_header *h
 // pictor_decode fills pixels, which has room for exactly width * height *
 // bands, sizes as stored. warned is set when the loader found the data odd and
 // went on.
-int pictor_decode(const void *data, size_t size, int type, int orientation, int intent,
+int pictor_decode(const void *data, size_t size, int type, int orientation, int intent, const pictor_light *light,
 	unsigned char *pixels, int width, int height, int bands, int *warned);
 
 int pictor_encode_jpeg(const char *raw, int width, int height, int bands, const char *out, int quality);

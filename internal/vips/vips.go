@@ -11,6 +11,8 @@ package vips
 
 /*
 #cgo pkg-config: vips
+#cgo CFLAGS: -Wall
+#cgo LDFLAGS: -lm
 #include "pixels.h"
 */
 import "C"
