@@ -3,41 +3,56 @@ package render
 import "math"
 
 // matte is how visible the subject is at every place, for any size of the
-// picture: the zones at the size they were found, the edge model at its own.
+// picture. Its parts are planes of sizes of their own.
 type matte struct {
-	zones []zone
-	w, h  int // of zones
-	edges edgeModel
+	low, high plane // what alpha is at least, and at most
+	edges     edgeModel
+}
+
+// limits bounds alpha by the distance from the contour: 0 or 1 beyond `width`
+// pixels, free within half of that, and gliding in between. A sharp limit would
+// show as an outline of its own wherever the edge model is unsure.
+func limits(inside []bool, w int, width float64) (low, high plane) {
+	low, high = newPlane(w, len(inside)/w), newPlane(w, len(inside)/w)
+	for i, z := range band(inside, w, 0.75*width) {
+		if z == foreground {
+			low.v[i] = 1
+		}
+		if z != background {
+			high.v[i] = 1
+		}
+	}
+	glide := max(1, int(math.Round(0.25*width)))
+	return low.blur(glide), high.blur(glide)
 }
 
 // mattePainter paints rows of a matte at one size. It has buffers of its own:
 // one for each goroutine.
 type mattePainter struct {
-	m                       matte
-	height                  int
-	zoneColumns, fitColumns []lerp
-	first                   []int // for each column of zones, the first column of the picture at or right of its centre
-
-	low, high           []float32 // of the current row, alpha's bounds per column of zones
-	red, green, blue, b []float32 // of the current row, the edge model per column of its own
+	m                        matte
+	height                   int
+	limitColumns, fitColumns []lerp
+	first                    []int     // for each column of the limits, the first column of the picture at or right of its centre
+	low, high                []float32 // of the current row
+	red, green, blue, b      []float32 // of the current row, the edge model
 }
 
 func (m matte) painter(width, height int) *mattePainter {
 	p := &mattePainter{
-		m:           m,
-		height:      height,
-		zoneColumns: lerps(m.w, width),
-		fitColumns:  lerps(m.edges.bias.w, width),
-		first:       make([]int, m.w+1),
-		low:         make([]float32, m.w+1),
-		high:        make([]float32, m.w+1),
+		m:            m,
+		height:       height,
+		limitColumns: lerps(m.low.w, width),
+		fitColumns:   lerps(m.edges.bias.w, width),
+		first:        make([]int, m.low.w+1),
+		low:          make([]float32, m.low.w+1),
+		high:         make([]float32, m.low.w+1),
 	}
 	for _, row := range []*[]float32{&p.red, &p.green, &p.blue, &p.b} {
 		*row = make([]float32, m.edges.bias.w+1)
 	}
 	x := 0
 	for i := range p.first {
-		for x < width && p.zoneColumns[x].i < i {
+		for x < width && p.limitColumns[x].i < i {
 			x++
 		}
 		p.first[i] = x
@@ -45,14 +60,17 @@ func (m matte) painter(width, height int) *mattePainter {
 	return p
 }
 
-// row paints row y: alpha is 0 or 255 away from the contour, and in the band
-// what the edge model makes of the row's colours.
+// row paints row y: alpha is 0 or 255 away from the contour, and near it what
+// the edge model makes of the row's colours.
 func (p *mattePainter) row(y int, rgb, alpha []byte) {
-	p.bounds(y)
+	at := lerpAt(p.m.low.h, p.height, y)
+	blend(p.low, p.m.low, at)
+	blend(p.high, p.m.high, at)
 	fitted := false
-	for i := range p.m.w {
+	for i := range p.m.low.w {
 		from, to := p.first[i], p.first[i+1]
 		switch {
+		case from == to:
 		case p.high[i] == 0 && p.high[i+1] == 0:
 			clear(alpha[from:to])
 		case p.low[i] == 1 && p.low[i+1] == 1:
@@ -65,27 +83,6 @@ func (p *mattePainter) row(y int, rgb, alpha []byte) {
 			p.soft(from, to, rgb, alpha)
 		}
 	}
-}
-
-// bounds blends the zones of the two nearest rows, so that the band's limits
-// are no stairs in a picture larger than the zones.
-func (p *mattePainter) bounds(y int) {
-	at := lerpAt(p.m.h, p.height, y)
-	above := p.m.zones[at.i*p.m.w : (at.i+1)*p.m.w]
-	below := above
-	if at.t > 0 {
-		below = p.m.zones[(at.i+1)*p.m.w : (at.i+2)*p.m.w]
-	}
-	lows, highs := [3]float32{edge: 0, foreground: 1}, [3]float32{edge: 1, foreground: 1}
-	for x, z := range above {
-		if below[x] == z {
-			p.low[x], p.high[x] = lows[z], highs[z]
-		} else {
-			p.low[x] = (1-at.t)*lows[z] + at.t*lows[below[x]]
-			p.high[x] = (1-at.t)*highs[z] + at.t*highs[below[x]]
-		}
-	}
-	p.low[p.m.w], p.high[p.m.w] = p.low[p.m.w-1], p.high[p.m.w-1]
 }
 
 // fit interpolates the edge model for row y.
@@ -118,7 +115,7 @@ func (p *mattePainter) soft(from, to int, rgb, alpha []byte) {
 		px := rgb[3*x : 3*x+3]
 		fitted := between(p.red, f)*float32(px[0]) + between(p.green, f)*float32(px[1]) + between(p.blue, f)*float32(px[2])
 		a := stretch(fitted/255 + between(p.b, f))
-		z := p.zoneColumns[x]
+		z := p.limitColumns[x]
 		a = min(max(a, between(p.low, z)), between(p.high, z))
 		alpha[x] = byte(a*255 + 0.5)
 	}

@@ -104,9 +104,10 @@ func refine(work *vips.Picture, subject plane) (matte, colours) {
 	width := max(2, bandShare*longest)
 
 	alpha := subject.resize(work.Width, work.Height)
-	zones := band(clean(alpha), work.Width, width)
-	snap(alpha, zones)
-	m := matte{zones: zones, w: work.Width, h: work.Height}
+	inside := clean(alpha)
+	snap(alpha, band(inside, work.Width, width))
+	var m matte
+	m.low, m.high = limits(inside, work.Width, width)
 	m.edges = fitEdges(work, alpha, max(2, fitShare*longest))
 
 	w, h := within(colourSide, work.Width, work.Height)

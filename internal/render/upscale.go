@@ -33,11 +33,17 @@ func (r *Renderer) upscale(ctx context.Context, m model, in []byte, out io.Write
 	defer encoder.discard()
 
 	grid := newGrid(picture, m)
-	steps.of(grid.columns * grid.rows)
+	tiles := grid.columns * grid.rows
+	encoding := tiles/20 + 1 // what is left to encode after the last tile
+	steps.of(tiles + encoding)
 	if err := r.enlarge(ctx, m, picture, grid, encoder, steps); err != nil {
 		return Result{}, err
 	}
-	return result, encoder.Close()
+	if err := encoder.Close(); err != nil {
+		return Result{}, err
+	}
+	steps.add(encoding)
+	return result, nil
 }
 
 func hasAlpha(p *vips.Picture) bool { return p.Bands == 2 || p.Bands == 4 }

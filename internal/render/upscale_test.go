@@ -234,6 +234,24 @@ func TestUpscale_of_lossless_WebP_is_lossless(t *testing.T) {
 	}
 }
 
+func TestRender_gives_the_same_on_the_portable_engine(t *testing.T) {
+	t.Parallel()
+	e, err := onnx.Open(onnx.Config{Engine: onnx.Go})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fast, portable := newRenderer(t), with(t, e)
+	in := asPNG(t, cropped(decoded(t, photo(t, "astronaut.jpg")), 96, 80))
+	for _, task := range job.Tasks() {
+		want, _ := rendered(t, fast, task, in)
+		got, _ := rendered(t, portable, task, in)
+		if _, largest := distance(t, want, got); largest > 1 {
+			saveDifference(t, t.Name()+string(task), want, got)
+			t.Errorf("%s: the engines' results differ by up to %d", task, largest)
+		}
+	}
+}
+
 func TestRender_gives_the_same_side_by_side(t *testing.T) {
 	t.Parallel()
 	r := newRenderer(t)
