@@ -100,6 +100,14 @@ func (b *book) count(status int) {
 	b.row.answers(status)
 }
 
+// cutOff notes a request that got no answer, or half of one.
+func (b *book) cutOff(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.row.answers(noAnswer)
+	b.row.cuts = append(b.row.cuts, err.Error())
+}
+
 // blank notes an attempt whose outcome the client does not know.
 func (b *book) blank(k *ticket) {
 	b.mu.Lock()

@@ -185,7 +185,7 @@ func (l *load) post(ctx context.Context, k *ticket, wait int, p picture, form in
 		err = json.Unmarshal(b, &a)
 	}
 	if err != nil {
-		l.book.count(0)
+		l.book.cutOff(err)
 		return 0, a, err
 	}
 	l.book.count(response.StatusCode)
@@ -224,7 +224,7 @@ func (l *load) send(ctx context.Context, method, path string, a *account, r *ran
 			continue
 		}
 		if err != nil {
-			l.book.count(0)
+			l.book.cutOff(err)
 		}
 		return response, err
 	}
@@ -259,7 +259,7 @@ func (l *load) look(ctx context.Context, a *account, id job.ID, wait int, r *ran
 	defer response.Body.Close()
 	b, err := io.ReadAll(response.Body)
 	if err != nil {
-		l.book.count(0)
+		l.book.cutOff(err)
 		return j, err
 	}
 	l.book.count(response.StatusCode)
@@ -289,7 +289,7 @@ func (l *load) fetch(ctx context.Context, a *account, id job.ID, r *rand.Rand) e
 	defer response.Body.Close()
 	b, err := io.ReadAll(response.Body)
 	if err != nil {
-		l.book.count(0)
+		l.book.cutOff(err)
 		return err
 	}
 	l.book.count(response.StatusCode)
@@ -384,6 +384,7 @@ type row struct {
 	completed, refunded int
 	recovery            []time.Duration
 	violations          int
+	cuts                []string // what clients said that got no answer
 }
 
 // What stands in a row beside HTTP statuses.

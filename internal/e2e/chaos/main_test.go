@@ -20,9 +20,10 @@ var (
 	minutes       = flag.Float64("minutes", 0, "length of the random faults in TestChaos; 0: a few faults of each urgent kind, half a minute")
 	seed          = flag.Int64("seed", 0, "seed of the faults; 0: from the clock")
 	mutate        = flag.Bool("mutants", false, "build every mutant and show that a test catches it")
+	only          = flag.String("mutant", "", "with -mutants: only those with this in their name")
 	clocks        = flag.String("clocks", "short", "short: leases and waits of a few seconds, as in mutants/clocks.edit; shipped: those of the program as it is")
 	keep          = flag.Bool("keep", false, "keep the folder with the logs of all processes")
-	unsafeCommits = flag.String("commits", "", "a setting for the database of the crash test, such as synchronous_commit=off, which must fail it")
+	unsafeCommits = flag.String("commits", "", "settings for the Postgres of the crash test, such as synchronous_commit=off, which must fail it")
 	tested        = flag.String("tested", "", "the pictor program to test; built when empty")
 )
 

@@ -42,7 +42,7 @@ type times struct {
 
 func theTimes() times {
 	if *clocks == "shipped" {
-		return times{lease: 15 * time.Second, ackWait: 30 * time.Second, orphan: 15 * time.Second, lost: 30 * time.Second, stuck: 2 * time.Minute}
+		return times{lease: 15 * time.Second, ackWait: 20 * time.Second, orphan: 15 * time.Second, lost: 30 * time.Second, stuck: 2 * time.Minute}
 	}
 	return times{lease: 3 * time.Second, ackWait: 4 * time.Second, orphan: 4 * time.Second, lost: 6 * time.Second, stuck: 25 * time.Second}
 }
@@ -52,7 +52,7 @@ type size struct {
 	serves, workers int
 	slots           int           // PICTOR_WORKERS
 	ownCluster      bool          // a Postgres that may be killed
-	settings        string        // of the database, beside the usual ones
+	settings        string        // of the own cluster: name=value, separated by commas
 	stuck           time.Duration // PICTOR_STUCK_AFTER; 0: that of the clocks
 }
 
@@ -92,6 +92,8 @@ func newStack(t testing.TB, s size) *stack {
 	if s.stuck != 0 {
 		k.stuck = s.stuck
 	}
+	program := buildProgram(t)
+	k.server = openDatabase(t, dir, s)
 	t.Cleanup(func() {
 		if t.Failed() {
 			k.tell(t)
@@ -100,8 +102,6 @@ func newStack(t testing.TB, s size) *stack {
 			_ = os.WriteFile(filepath.Join(dir, "postgres.log"), []byte(k.server.log()), 0o600)
 		}
 	})
-	program := buildProgram(t)
-	k.server = openDatabase(t, dir, s)
 	k.sql = k.server.sql
 	k.run(t, program, "migrate", "up")
 
@@ -304,13 +304,12 @@ func (k *stack) tell(t testing.TB) {
 
 // database is a Postgres cluster and one database in it.
 type database struct {
-	dir      string
-	name     string
-	settings string
-	url      string
-	socket   string
-	small    bool // on a small disk of its own
-	sql      *sql.DB
+	dir    string
+	name   string
+	url    string
+	socket string
+	small  bool // on a small disk of its own
+	sql    *sql.DB
 
 	mu      sync.Mutex
 	cluster *cluster.Cluster
@@ -321,7 +320,7 @@ type database struct {
 // on the one that the tests share.
 func openDatabase(t testing.TB, dir string, s size) *database {
 	t.Helper()
-	d := &database{dir: filepath.Join(dir, "postgres"), settings: s.settings}
+	d := &database{dir: filepath.Join(dir, "postgres")}
 	if s.ownCluster {
 		if d.small = mountSmall(t, d.dir, 768<<20); d.small {
 			// Others may pass through, to the data that is its user's alone.
@@ -346,11 +345,16 @@ func openDatabase(t testing.TB, dir string, s size) *database {
 		t.Fatal(err)
 	}
 	defer admin.Close()
-	for _, statement := range append([]string{
+	statements := []string{
 		"alter system set log_line_prefix = '%m [%p] (%d) '", // the log says which database
-		"select pg_reload_conf()",
 		"create database " + name,
-	}, d.asked(name)...) {
+	}
+	for setting := range strings.SplitSeq(s.settings, ",") {
+		if variable, value, ok := strings.Cut(setting, "="); ok && s.ownCluster {
+			statements = append(statements, "alter system set "+variable+" = '"+value+"'")
+		}
+	}
+	for _, statement := range append(statements, "select pg_reload_conf()") {
 		if _, err := admin.ExecContext(t.Context(), statement); err != nil {
 			t.Fatalf("%s: %v", statement, err)
 		}
@@ -370,13 +374,6 @@ func openDatabase(t testing.TB, dir string, s size) *database {
 
 // marked is what stands in every line of the log about this database.
 func (d *database) marked() string { return "(" + d.name + ")" }
-
-func (d *database) asked(name string) []string {
-	if d.settings == "" {
-		return nil
-	}
-	return []string{"alter database " + name + " set " + d.settings}
-}
 
 // sharedDatabase starts the cluster that tests share which leave it alone.
 var sharedDatabase = sync.OnceValues(func() (*database, error) {
