@@ -52,6 +52,10 @@ func (r Request) Fingerprint() []byte {
 
 // Admission admits jobs.
 type Admission struct {
+	// Refunded, when set, is called for every charge that was taken back because
+	// its job could not be queued. It is set before the first Admit.
+	Refunded func()
+
 	db    *postgres.DB
 	store *blob.Store
 	queue *bus.Bus
@@ -60,7 +64,7 @@ type Admission struct {
 
 // New wires an Admission.
 func New(db *postgres.DB, store *blob.Store, queue *bus.Bus, log *slog.Logger) *Admission {
-	return &Admission{db, store, queue, log}
+	return &Admission{db: db, store: store, queue: queue, log: log}
 }
 
 // Admit stores the image, charges the account and queues the job. Its refusals
@@ -150,6 +154,9 @@ func (a *Admission) enqueue(ctx context.Context, j job.Job) error {
 		return fault.Billing(errors.Join(err, cancelErr))
 	case !cancelled:
 		return nil // the message arrived after all and a worker claimed the job
+	}
+	if a.Refunded != nil {
+		a.Refunded()
 	}
 	return fault.Queue(err)
 }

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/http"
+	"strings"
+	"time"
 
 	"pictor/internal/admission"
 	"pictor/internal/httpapi"
@@ -18,14 +21,18 @@ import (
 type API struct {
 	BaseURL, ResultsURL, OpsURL string
 
-	log             *slog.Logger
-	ops             *ops
-	waits           *wait.Hub
-	api, host, opsS *server
-	sweeper         *sweep.Sweeper
-	sweeping        *loop
-	failed          chan error
-	closers         closers
+	log                *slog.Logger
+	notice             time.Duration
+	ops                *ops
+	metrics            *serveMetrics
+	doors              *doors
+	waits              *wait.Hub
+	api, host, opsS    *server
+	sweeper            *sweep.Sweeper
+	readBooks          func(context.Context)
+	sweeping, watching *loop
+	failed             chan error
+	closers            closers
 }
 
 // APIConfig is what `pictor serve` is configured by.
@@ -33,6 +40,7 @@ type APIConfig struct {
 	Edge
 	Times
 	Ops
+	Leave
 
 	// Others are where to listen when no address is given and the default is
 	// taken: `pictor dev` moves, a server does not.
@@ -43,12 +51,12 @@ type APIConfig struct {
 
 // Mistakes names every mistake, not only the first.
 func (c APIConfig) Mistakes() error {
-	return errors.Join(c.Edge.Mistakes(), c.Times.Mistakes(), c.Ops.Mistakes())
+	return errors.Join(c.Edge.Mistakes(), c.Times.Mistakes(), c.Ops.Mistakes(), c.Leave.Mistakes())
 }
 
 // NewAPI puts the API together, on listeners that are open already.
 func NewAPI(ctx context.Context, c APIConfig, stores Stores, log *slog.Logger) (_ *API, err error) {
-	a := &API{log: log, ops: new(ops), sweeping: new(loop), failed: make(chan error, 3)}
+	a := &API{log: log, notice: c.StopNotice, ops: new(ops), sweeping: new(loop), watching: new(loop), failed: make(chan error, 3)}
 	defer func() {
 		if err != nil {
 			a.closers.close()
@@ -80,8 +88,12 @@ func NewAPI(ctx context.Context, c APIConfig, stores Stores, log *slog.Logger) (
 		return nil, err
 	}
 	a.closers.add(a.waits.Close)
+	a.metrics = newServeMetrics(func() float64 { return float64(a.waits.Waiting()) })
+	a.doors = &doors{seen: a.metrics.request}
+	admit := admission.New(p.db, p.store, p.queue, log)
+	admit.Refunded = a.metrics.queueRefund
 	edge, err := httpapi.New(httpapi.Config{BaseURL: a.BaseURL, ResultsURL: a.ResultsURL, KeyPrefix: c.KeyPrefix, ResultTTL: c.ResultTTL},
-		p.db, in, admission.New(p.db, p.store, p.queue, log), a.waits, p.store, log)
+		p.db, in, admit, a.waits, p.store, log)
 	if err != nil {
 		return nil, err
 	}
@@ -93,10 +105,11 @@ func NewAPI(ctx context.Context, c APIConfig, stores Stores, log *slog.Logger) (
 	a.closers.add(p.queue.OnReconnect(edge.ForgetAll))
 
 	rounds := sweep.Defaults()
-	rounds.StuckAfter, rounds.ResultTTL = c.StuckAfter, c.ResultTTL
-	a.ops.checks = p.checks()
-	a.api.http.Handler = edge
-	a.host.http.Handler = results.New(p.db, p.store, c.ResultTTL, log)
+	rounds.StuckAfter, rounds.ResultTTL, rounds.Swept = c.StuckAfter, c.ResultTTL, a.metrics.round
+	a.ops.checks, a.ops.metrics = p.checks(), []*metrics{runtimeMetrics(), a.metrics.metrics}
+	a.readBooks = func(ctx context.Context) { a.metrics.watch(ctx, p.db, c.StuckAfter, log) }
+	a.api.http.Handler = a.doors.before("api", edge, edge.Route)
+	a.host.http.Handler = a.doors.before("results", results.New(p.db, p.store, c.ResultTTL, log), resultRoute)
 	a.sweeper = sweep.New(rounds, p.db, p.queue, p.store, log)
 	return a, nil
 }
@@ -135,6 +148,7 @@ func (a *API) Start() {
 		go func() { a.failed <- s.serve() }()
 	}
 	a.sweeping.run(a.sweeper.Run)
+	a.watching.run(a.readBooks)
 	a.ops.ready.Store(true)
 	a.log.Info("the API is up", "base_url", a.BaseURL, "results_url", a.ResultsURL, "ops_url", a.OpsURL)
 }
@@ -143,17 +157,34 @@ func (a *API) Start() {
 // that was stopped.
 func (a *API) Failed() <-chan error { return a.failed }
 
+// leave says to everybody that this process is going, and goes on answering: a
+// load balancer looks at /readyz only now and then, and what it still sends must
+// not meet a closed door. Whoever waits is answered with the job as it is now.
+func (a *API) leave() {
+	a.ops.ready.Store(false)
+	a.doors.leaving.Store(true)
+	a.waits.Close()
+}
+
 // Stop closes the doors in order: nobody is sent here any more, whoever waits
 // is answered with the job as it is now, and running requests end.
 func (a *API) Stop() {
-	a.ops.ready.Store(false)
-	a.waits.Close()
+	a.leave()
 	a.api.stop(a.log)
 	a.host.stop(a.log)
 	a.sweeping.stop()
+	a.watching.stop()
 	a.opsS.stop(a.log)
 	a.closers.close()
 	a.log.Info("the API has stopped")
+}
+
+// resultRoute is the pattern of a path on the result host.
+func resultRoute(r *http.Request) string {
+	if strings.HasPrefix(r.URL.Path, "/r/") {
+		return "/r/{token}"
+	}
+	return ""
 }
 
 // Run serves until ctx is done or a server cannot go on.
@@ -162,6 +193,9 @@ func (a *API) Run(ctx context.Context) error {
 	var err error
 	select {
 	case <-ctx.Done():
+		a.leave()
+		a.log.Info("the API stops; it still answers for a while", "notice", a.notice)
+		<-time.After(a.notice)
 	case err = <-a.failed:
 	}
 	a.Stop()

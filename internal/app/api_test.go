@@ -20,13 +20,19 @@ const patience = time.Minute
 // serve starts the API on a database and a queue of its own, with a key.
 func serve(t *testing.T) (a *app.API, queue *bus.Server, key string) {
 	t.Helper()
+	return serveOn(t, pgtest.URL(t))
+}
+
+// serveOn does so on a database that may hold something already.
+func serveOn(t *testing.T, databaseURL string) (a *app.API, queue *bus.Server, key string) {
+	t.Helper()
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
 	queue, err := bus.StartServer(t.TempDir(), 0, log)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(queue.Stop)
-	stores := app.Stores{DatabaseURL: pgtest.URL(t), NATSURL: queue.URL(), BlobURL: "file://" + t.TempDir()}
+	stores := app.Stores{DatabaseURL: databaseURL, NATSURL: queue.URL(), BlobURL: "file://" + t.TempDir()}
 	admin, err := app.OpenAdmin(t.Context(), app.Connection{Stores: stores}, log)
 	if err != nil {
 		t.Fatal(err)

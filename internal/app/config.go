@@ -79,7 +79,12 @@ type Pictures struct {
 
 // Ops is the configuration of the operator's listener.
 type Ops struct {
-	OpsListen Address `env:"PICTOR_OPS_LISTEN" placeholder:"127.0.0.1:8082" help:"Address of /healthz and /readyz. When the default is taken, another free port."`
+	OpsListen Address `env:"PICTOR_OPS_LISTEN" placeholder:"127.0.0.1:8082" help:"Address of /healthz, /readyz and /metrics. When the default is taken, another free port."`
+}
+
+// Leave is how the API stops.
+type Leave struct {
+	StopNotice time.Duration `env:"PICTOR_STOP_NOTICE" default:"3s" help:"How long \"pictor serve\" still answers after SIGTERM while /readyz says no already, for load balancers to notice."`
 }
 
 // Log is how a process tells what it does, on stderr.
@@ -105,6 +110,7 @@ type Config struct {
 	Times
 	Pictures
 	Ops
+	Leave
 	Log
 	Secret
 }
@@ -176,6 +182,9 @@ func (c Pictures) Mistakes() error {
 
 // Mistakes names every mistake, not only the first.
 func (c Ops) Mistakes() error { return checkAddress("PICTOR_OPS_LISTEN", c.OpsListen) }
+
+// Mistakes names every mistake, not only the first.
+func (c Leave) Mistakes() error { return atLeast("PICTOR_STOP_NOTICE", c.StopNotice, 0) }
 
 func (c Pictures) workers() int {
 	if c.Workers == 0 {

@@ -188,13 +188,13 @@ func TestConfig_gives_every_setting_a_variable(t *testing.T) {
 	}
 }
 
-func TestReadme_has_the_table_of_the_configuration(t *testing.T) {
+func TestReadme_has_the_tables_of_the_configuration_and_the_metrics(t *testing.T) {
 	t.Parallel()
 	b, err := os.ReadFile("../../README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, err := app.InsertTable(string(b))
+	want, err := app.InsertTables(string(b))
 	if err != nil {
 		t.Fatal(err)
 	}

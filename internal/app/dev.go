@@ -108,6 +108,7 @@ func NewStack(ctx context.Context, c DevConfig, log *slog.Logger) (_ *Stack, err
 	if s.worker, err = NewWorker(ctx, WorkerConfig{c.Pictures, c.Ops, temp, true}, stores, log); err != nil {
 		return nil, err
 	}
+	s.api.ops.metrics = append(s.api.ops.metrics, s.worker.metrics.metrics)
 	// In reverse: the API stops first, and its clients are answered while the
 	// worker still works.
 	s.closers = append(s.closers[:len(s.closers)-1], s.worker.Stop, s.api.Stop)

@@ -18,10 +18,11 @@ type check struct {
 }
 
 // ops answers an orchestrator: /healthz while the process lives, /readyz while
-// it should be given work.
+// it should be given work, /metrics with what it counts.
 type ops struct {
-	ready  atomic.Bool
-	checks []check
+	ready   atomic.Bool
+	checks  []check
+	metrics []*metrics // of every part of the process
 }
 
 func (o *ops) handler() http.Handler {
@@ -48,6 +49,7 @@ func (o *ops) handler() http.Handler {
 		}
 		writeHealth(w, parts, fine)
 	})
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) { metricsHandler(o.metrics).ServeHTTP(w, r) })
 	return mux
 }
 

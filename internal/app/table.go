@@ -2,18 +2,13 @@ package app
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/alecthomas/kong"
 )
 
 //go:generate go run ./configtable ../../README.md
-
-// The table stands between these lines of the README.
-const (
-	tableBegin = "<!-- config:begin -->\n"
-	tableEnd   = "<!-- config:end -->\n"
-)
 
 // Table is the whole configuration as a table in Markdown.
 func Table() (string, error) {
@@ -38,16 +33,41 @@ func Table() (string, error) {
 	return b.String(), nil
 }
 
-// InsertTable puts the table into a text at its place.
-func InsertTable(text string) (string, error) {
-	before, rest, ok := strings.Cut(text, tableBegin)
-	_, after, closed := strings.Cut(rest, tableEnd)
-	if !ok || !closed {
-		return "", fmt.Errorf("the text has no place for the table: want the lines %q and %q", strings.TrimSpace(tableBegin), strings.TrimSpace(tableEnd))
+// MetricsTable is everything that /metrics tells, as a table in Markdown.
+func MetricsTable() string {
+	serve, worker := newServeMetrics(nil).rows, newWorkerMetrics().rows
+	var b strings.Builder
+	b.WriteString("| Metric | Of | Kind | Meaning |\n|---|---|---|---|\n")
+	for _, r := range serve {
+		of := "`serve`"
+		if slices.ContainsFunc(worker, r.is) {
+			of = "both"
+		}
+		b.WriteString(r.row(of))
 	}
-	table, err := Table()
+	for _, r := range worker {
+		if !slices.ContainsFunc(serve, r.is) {
+			b.WriteString(r.row("`worker`"))
+		}
+	}
+	return b.String()
+}
+
+// InsertTables puts the tables into a text, each at its place: between the
+// lines <!-- name:begin --> and <!-- name:end -->.
+func InsertTables(text string) (string, error) {
+	config, err := Table()
 	if err != nil {
 		return "", err
 	}
-	return before + tableBegin + table + tableEnd + after, nil
+	for _, t := range []struct{ name, table string }{{"config", config}, {"metrics", MetricsTable()}} {
+		begin, end := "<!-- "+t.name+":begin -->\n", "<!-- "+t.name+":end -->\n"
+		before, rest, ok := strings.Cut(text, begin)
+		_, after, closed := strings.Cut(rest, end)
+		if !ok || !closed {
+			return "", fmt.Errorf("the text has no place for the table of %s: want the lines %q and %q", t.name, strings.TrimSpace(begin), strings.TrimSpace(end))
+		}
+		text = before + begin + t.table + end + after
+	}
+	return text, nil
 }

@@ -38,6 +38,7 @@ type Worker struct {
 
 	log     *slog.Logger
 	ops     *ops
+	metrics *workerMetrics
 	opsS    *server
 	worker  *work.Worker
 	working *loop
@@ -47,7 +48,7 @@ type Worker struct {
 
 // NewWorker puts a worker together.
 func NewWorker(ctx context.Context, c WorkerConfig, stores Stores, log *slog.Logger) (_ *Worker, err error) {
-	w := &Worker{log: log, ops: new(ops), working: new(loop), failed: make(chan error, 1)}
+	w := &Worker{log: log, ops: new(ops), metrics: newWorkerMetrics(), working: new(loop), failed: make(chan error, 1)}
 	defer func() {
 		if err != nil {
 			w.closers.close()
@@ -80,14 +81,14 @@ func NewWorker(ctx context.Context, c WorkerConfig, stores Stores, log *slog.Log
 	}
 	w.closers.add(func() { _ = engine.Close() })
 	w.closers.add(func() { _ = renderer.Close() })
-	w.ops.checks = p.checks()
+	w.ops.checks, w.ops.metrics = p.checks(), []*metrics{runtimeMetrics(), w.metrics.metrics}
 	patience := grace
 	if c.Inside {
 		patience = devGrace
 	}
 	w.worker = work.New(work.Config{
 		Name: name, Tasks: job.Tasks(), Slots: c.workers(), Dir: c.TempDir,
-		Lease: lease, Beat: beat, Grace: patience,
+		Lease: lease, Beat: beat, Grace: patience, Ended: w.metrics.ended,
 	}, p.db, p.queue, p.store, renderer, log)
 	log.Info("the models are loaded", "engine", engine.Name(), "provider", engine.Provider(), "workers", c.workers())
 	return w, nil

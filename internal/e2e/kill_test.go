@@ -5,9 +5,6 @@ import (
 	"image"
 	"image/color"
 	"image/png"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -22,22 +19,7 @@ import (
 func TestWorker_killed_in_the_middle_of_a_job(t *testing.T) {
 	t.Parallel()
 	s := start(t, point.Point)
-	pictor := filepath.Join(t.TempDir(), "pictor")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", pictor, "pictor/cmd/pictor")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
-	worker := func() *exec.Cmd {
-		cmd := exec.CommandContext(t.Context(), pictor, "worker")
-		cmd.Env = append(os.Environ(), "PICTOR_DATABASE_URL="+s.stores.DatabaseURL, "PICTOR_NATS_URL="+s.stores.NATSURL,
-			"PICTOR_BLOB_URL="+s.stores.BlobURL, "PICTOR_OPS_LISTEN=127.0.0.1:0", "PICTOR_WORKERS=1")
-		cmd.Stdout, cmd.Stderr = t.Output(), t.Output()
-		must(t, cmd.Start())
-		t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-		return cmd
-	}
-
-	first := worker()
+	first := s.run(t, "worker", "PICTOR_WORKERS=1")
 	answer, err := s.client.Upscale(t.Context(), &api.UpscaleReqImagePNG{Data: bytes.NewReader(large(t))},
 		api.UpscaleParams{Scale: api.NewOptScale(api.Scale4)})
 	must(t, err)
@@ -52,10 +34,9 @@ func TestWorker_killed_in_the_middle_of_a_job(t *testing.T) {
 			t.Fatalf("the job was faster than the kill: %+v", j)
 		}
 	}
-	must(t, first.Process.Kill())
-	_ = first.Wait()
+	first.kill()
 
-	worker()
+	s.run(t, "worker", "PICTOR_WORKERS=1")
 	done := &api.Job{}
 	for done.Status != api.JobStatusCompleted && done.Status != api.JobStatusFailed {
 		done, err = s.client.GetJob(t.Context(), api.GetJobParams{ID: answer.Response.ID, Wait: api.NewOptWait(60)})

@@ -29,35 +29,60 @@ type stack struct {
 	log     *slog.Logger
 }
 
-func start(t *testing.T, balance point.Amount) *stack {
+// newStack has a database, a queue and a store, and nothing that uses them.
+func newStack(t testing.TB) *stack {
 	t.Helper()
-	s := &stack{log: slog.New(slog.NewTextHandler(t.Output(), nil))}
-	nats, err := bus.StartServer(t.TempDir(), 0, s.log)
+	nats, err := bus.StartServer(t.TempDir(), 0, logOf(t))
 	must(t, err)
 	t.Cleanup(nats.Stop)
+	return newStackOn(t, nats.URL())
+}
+
+// newStackOn does so on a queue that is there already.
+func newStackOn(t testing.TB, natsURL string) *stack {
+	t.Helper()
+	s := &stack{log: logOf(t)}
 	url := pgtest.URL(t)
 	s.db = pgtest.Open(t, url)
-	s.stores = app.Stores{DatabaseURL: url, NATSURL: nats.URL(), BlobURL: "file://" + t.TempDir()}
-	s.queue, err = bus.Connect(bus.Config{URL: nats.URL(), Name: t.Name()}, s.log)
+	s.stores = app.Stores{DatabaseURL: url, NATSURL: natsURL, BlobURL: "file://" + t.TempDir()}
+	var err error
+	s.queue, err = bus.Connect(bus.Config{URL: natsURL, Name: t.Name()}, s.log)
 	must(t, err)
 	t.Cleanup(s.queue.Close)
+	return s
+}
 
+func logOf(t testing.TB) *slog.Logger {
+	return slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
+}
+
+// serve starts an API in this process.
+func (s *stack) serve(t testing.TB) *app.API {
+	t.Helper()
 	c := app.APIConfig{TempDir: t.TempDir()}
 	c.Edge = app.Edge{Listen: "127.0.0.1:0", ResultsListen: "127.0.0.1:0", Keys: app.Keys{KeyPrefix: "pictor"}}
 	c.OpsListen, c.Times = "127.0.0.1:0", app.Times{StuckAfter: stuckAfter, ResultTTL: resultTTL}
-	s.api, err = app.NewAPI(t.Context(), c, s.stores, s.log)
+	a, err := app.NewAPI(t.Context(), c, s.stores, s.log)
 	must(t, err)
-	s.api.Start()
-	t.Cleanup(s.api.Stop)
+	a.Start()
+	t.Cleanup(a.Stop)
+	return a
+}
 
+// start is a stack with an API, and an account with a client.
+func start(t testing.TB, balance point.Amount) *stack {
+	t.Helper()
+	s := newStack(t)
+	s.api = s.serve(t)
 	s.account = pgtest.NewAccount(t, s.db, balance)
+	var err error
 	s.client, err = api.NewClient(s.api.BaseURL, secret(pgtest.NewKey(t, s.db, s.account.ID)))
 	must(t, err)
 	return s
 }
 
 // work starts a worker; stop ends it as SIGTERM would.
-func (s *stack) work(t *testing.T) (stop func()) {
+func (s *stack) work(t testing.TB) (stop func()) {
 	t.Helper()
 	c := app.WorkerConfig{TempDir: t.TempDir(), Pictures: app.Pictures{
 		Workers: 2, Engine: "auto", RemoveBGModel: "remove-bg", Upscale2xModel: "upscale-2x", Upscale4xModel: "upscale-4x",
@@ -71,7 +96,7 @@ func (s *stack) work(t *testing.T) (stop func()) {
 	return stop
 }
 
-func (s *stack) checkInvariants(t *testing.T) {
+func (s *stack) checkInvariants(t testing.TB) {
 	t.Helper()
 	violations, err := s.db.Invariants(context.WithoutCancel(t.Context()), stuckAfter)
 	must(t, err)
@@ -93,7 +118,7 @@ func (s secret) APIKey(context.Context, api.OperationName) (api.APIKey, error) {
 	return api.APIKey{}, ogenerrors.ErrSkipClientSecurity
 }
 
-func must(t *testing.T, err error) {
+func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)

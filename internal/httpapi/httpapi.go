@@ -92,6 +92,17 @@ func New(c Config, db *postgres.DB, in *intake.Intake, ad *admission.Admission, 
 	return a, nil
 }
 
+// Route is the pattern of the path that a request is for, such as /jobs/{id},
+// and "" when there is none.
+func (a *API) Route(r *http.Request) string {
+	method := r.Method
+	if method == http.MethodHead {
+		method = http.MethodGet
+	}
+	route, _ := a.routes.FindPath(method, r.URL)
+	return route.PathPattern()
+}
+
 func (a *API) prepare() (err error) {
 	if a.base, err = root(a.config.BaseURL); err != nil {
 		return fmt.Errorf("base URL: %w", err)

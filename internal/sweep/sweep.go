@@ -41,6 +41,8 @@ type Config struct {
 	LostAfter    time.Duration // queued without being claimed: published again
 	GarbageAfter time.Duration // an object without a job: deleted
 	GarbageEvery time.Duration // pause between two looks through the whole store
+
+	Swept func(Counts) // when set, told what each round did
 }
 
 // Defaults are the ages of everything that an operator does not set.
@@ -96,6 +98,9 @@ func (s *Sweeper) Run(ctx context.Context) {
 			s.log.Warn("the sweeper could not do everything; it tries again", "error", err)
 		}
 		if counts != (Counts{}) {
+			if s.Swept != nil {
+				s.Swept(counts)
+			}
 			s.log.Info("swept", "orphans", counts.Orphans, "republished", counts.Republished, "stuck", counts.Stuck,
 				"expired", counts.Expired, "inputs", counts.Inputs, "garbage", counts.Garbage)
 		}

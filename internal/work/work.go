@@ -44,6 +44,27 @@ type Config struct {
 	// Grace is how long running pictures may go on after Run was told to stop.
 	// Those that need longer go back to the queue.
 	Grace time.Duration
+
+	// Ended, when set, is told of every claim that ended, and how long it took.
+	Ended func(job.Task, Outcome, time.Duration)
+}
+
+// Outcome is how a claim ended.
+type Outcome string
+
+// The outcomes.
+const (
+	Completed Outcome = "completed"
+	Refused   Outcome = "refused"   // the picture cannot be worked on: failed and refunded
+	GivenUp   Outcome = "given_up"  // the last attempt failed: failed and refunded
+	Returned  Outcome = "returned"  // back in the queue: the worker stops, or tries again later
+	Dropped   Outcome = "dropped"   // another worker has the job by now
+	Unwritten Outcome = "unwritten" // the end could not be written; the lease ends by itself
+)
+
+// Outcomes lists all of them.
+func Outcomes() []Outcome {
+	return []Outcome{Completed, Refused, GivenUp, Returned, Dropped, Unwritten}
 }
 
 const (
@@ -115,16 +136,20 @@ func (w *Worker) do(ctx context.Context, m bus.Message) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settle)
 	defer cancel()
 	var failure *render.Failure
+	var outcome Outcome
 	switch {
 	case err == nil:
+		outcome = Completed
 		err = w.complete(ctx, j, result)
 	case errors.Is(err, errFenceLost):
 	case errors.As(err, &failure):
+		outcome = Refused
 		log.Info("the picture cannot be worked on", "reason", failure.Message)
 		err = w.fail(ctx, j, failure.Message)
 	case errors.Is(err, errStopped):
 		err = w.giveBack(ctx, j, m, 0)
 	case j.Fence >= job.MaxClaims:
+		outcome = GivenUp
 		log.Error("the job failed for the last time", "error", err)
 		err = w.fail(ctx, j, "The image could not be processed, and its charge was given back. Please try again later.")
 	default:
@@ -134,13 +159,16 @@ func (w *Worker) do(ctx context.Context, m bus.Message) {
 
 	switch {
 	case errors.Is(err, errGivenBack):
+		outcome = Returned
 	case errors.Is(err, errFenceLost):
 		// Neither acknowledged nor given back: the message may be the very one
 		// that the other worker holds. The sweeper deletes this result.
+		outcome = Dropped
 		log.Info("another worker has the job; this result is dropped")
 	case err != nil:
 		// The outcome is unknown or not written. The lease ends by itself, and
 		// the next claim finds the truth.
+		outcome = Unwritten
 		log.Warn("a job's end could not be written", "error", err)
 		m.Retry(w.Lease)
 	default:
@@ -149,6 +177,9 @@ func (w *Worker) do(ctx context.Context, m bus.Message) {
 			log.Debug("waiters were not woken; they look by themselves", "error", err)
 		}
 		log.Info("done", "seconds", time.Since(started).Seconds())
+	}
+	if w.Ended != nil {
+		w.Ended(j.Task, outcome, time.Since(started))
 	}
 }
 

@@ -1,4 +1,5 @@
-// Command configtable writes the table of the configuration into a README.
+// Command configtable writes the tables of the configuration and the metrics
+// into a README.
 package main
 
 import (
@@ -20,7 +21,7 @@ func run(path string) error {
 	if err != nil {
 		return err
 	}
-	text, err := app.InsertTable(string(b))
+	text, err := app.InsertTables(string(b))
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}

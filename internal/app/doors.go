@@ -1,0 +1,66 @@
+package app
+
+import (
+	"net/http"
+	"sync/atomic"
+	"time"
+)
+
+// doors stand before everything that clients reach. They count what goes out,
+// and while the process leaves they ask every client to come back on another
+// connection, which a load balancer then makes to another process: a
+// connection that is closed under a client's next request costs it that
+// request.
+type doors struct {
+	leaving atomic.Bool
+	seen    func(host, route, method string, status int, took time.Duration)
+}
+
+// before puts the doors before a handler. route names the pattern of a
+// request's path.
+func (d *doors) before(host string, next http.Handler, route func(*http.Request) string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		began := time.Now()
+		out, whole := &outgoing{ResponseWriter: w, doors: d}, false
+		defer func() {
+			switch {
+			case !whole:
+				out.status = 0 // the handler broke off, and the connection with it
+			case out.status == 0:
+				out.status = http.StatusOK // net/http says so for a handler that says nothing
+			}
+			d.seen(host, route(r), r.Method, out.status, time.Since(began))
+		}()
+		next.ServeHTTP(out, r)
+		whole = true
+	})
+}
+
+// outgoing is an answer on its way.
+type outgoing struct {
+	http.ResponseWriter
+	doors  *doors
+	status int // 0 until the header is out
+}
+
+// WriteHeader is http.ResponseWriter.
+func (o *outgoing) WriteHeader(status int) {
+	if o.status == 0 && status >= 200 {
+		o.status = status
+		if o.doors.leaving.Load() {
+			o.Header().Set("Connection", "close")
+		}
+	}
+	o.ResponseWriter.WriteHeader(status)
+}
+
+// Write is http.ResponseWriter.
+func (o *outgoing) Write(p []byte) (int, error) {
+	if o.status == 0 {
+		o.WriteHeader(http.StatusOK)
+	}
+	return o.ResponseWriter.Write(p)
+}
+
+// Unwrap is for http.ResponseController.
+func (o *outgoing) Unwrap() http.ResponseWriter { return o.ResponseWriter }

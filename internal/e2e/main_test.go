@@ -1,0 +1,12 @@
+package e2e_test
+
+import (
+	"os"
+	"testing"
+)
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	_ = os.RemoveAll(programDir())
+	os.Exit(code)
+}
