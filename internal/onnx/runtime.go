@@ -68,6 +68,12 @@ func startRuntime(path string) error {
 	if ort.IsInitialized() {
 		return nil
 	}
+	// The official builds report to Microsoft unless this variable, which they
+	// read when they are loaded, forbids it: what a session ran on, under an id of
+	// the machine that they keep in the user's home.
+	if err := os.Setenv("ORT_DISABLE_TELEMETRY", "1"); err != nil {
+		return err
+	}
 	ort.SetSharedLibraryPath(path)
 	// Errors come back from the calls; ONNX Runtime would print them as well.
 	if err := ort.InitializeEnvironment(ort.WithLogLevelFatal()); err != nil {
