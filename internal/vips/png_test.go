@@ -46,22 +46,20 @@ func TestPNGWriter_is_read_back_bit_by_bit(t *testing.T) {
 		"rows wider than a strip": {Width: 400_000, Height: 1, Bands: 4, Pix: noise.Pix[:1_600_000]},
 		"one value":               {Width: 3000, Height: 1000, Bands: 1, Pix: make([]byte, 3_000_000)},
 	} {
-		for _, opt := range []vips.PNGOptions{{}, {Level: 1, Threads: 2}, {Level: 6, Threads: 5}, {Level: 9, Threads: 1}} {
-			for _, rows := range []int{1, 7, p.Height} {
-				t.Run(fmt.Sprint(name, opt, rows), func(t *testing.T) {
-					t.Parallel()
-					var b bytes.Buffer
-					if err := writePNG(t, &b, p, rows, opt); err != nil {
-						t.Fatal(err)
-					}
-					samePicture(t, p, decode(t, b.Bytes()), exact)
-					m, err := png.Decode(&b)
-					if err != nil {
-						t.Fatal(err)
-					}
-					samePicture(t, p, fromImage(m, p.Bands), exact)
-				})
-			}
+		for rows, opt := range map[int]vips.PNGOptions{1: {}, 7: {Level: 1, Threads: 2}, 64: {Level: 6, Threads: 5}, p.Height: {Level: 9, Threads: 1}} {
+			t.Run(fmt.Sprint(name, opt, rows), func(t *testing.T) {
+				t.Parallel()
+				var b bytes.Buffer
+				if err := writePNG(t, &b, p, rows, opt); err != nil {
+					t.Fatal(err)
+				}
+				samePicture(t, p, decode(t, b.Bytes()), exact)
+				m, err := png.Decode(&b)
+				if err != nil {
+					t.Fatal(err)
+				}
+				samePicture(t, p, fromImage(m, p.Bands), exact)
+			})
 		}
 	}
 }
