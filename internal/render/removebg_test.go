@@ -96,7 +96,7 @@ func TestRemoveBG_keeps_opaque_colours_and_drops_transparent_ones(t *testing.T) 
 // subject on the same grounds.
 func TestRemoveBG_leaves_no_rim_of_the_old_background(t *testing.T) {
 	t.Parallel()
-	for _, size := range [][2]int{{600, 450}, {1600, 1200}} {
+	for _, size := range [][2]int{{600, 450}, {1280, 960}} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			t.Parallel()
 			scene := compose(t, size[0], size[1])
