@@ -67,6 +67,7 @@ func TestChaos(t *testing.T) {
 	context.AfterFunc(drained, stopFollowing)
 	clients.Wait()
 	l.settle(drained, r)
+	k.rest(drained)
 	t.Logf("drained in %s", time.Since(began).Round(100*time.Millisecond))
 	verdict(t, k, b)
 	if left := k.messagesLeft(t); left > 0 {
@@ -181,6 +182,18 @@ func watchCap(ctx context.Context, k *stack, b *book) {
 				select count(*) as n from jobs where state in ('queued', 'processing') group by account_id) j`).Scan(&most)
 		if err == nil && most > job.MaxRunning {
 			b.problem("an account ran %d jobs at once", most)
+		}
+	}
+}
+
+// rest returns when the database has no unfinished job: there are some that no
+// client knows of, because their answers were lost.
+func (k *stack) rest(ctx context.Context) {
+	for {
+		var n int
+		err := k.sql.QueryRowContext(ctx, `select count(*) from jobs where finished_at is null`).Scan(&n)
+		if err == nil && n == 0 || !pause(ctx, 50*time.Millisecond) {
+			return
 		}
 	}
 }

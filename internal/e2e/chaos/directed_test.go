@@ -138,6 +138,7 @@ func (k *stack) close(t testing.TB, l *load) {
 	ctx, cancel := context.WithTimeout(t.Context(), k.stuck+time.Minute)
 	defer cancel()
 	l.settle(ctx, rand.New(rand.NewPCG(1, 2)))
+	k.rest(ctx)
 	verdict(t, k, l.book)
 	for _, p := range l.book.all() {
 		t.Error(p)
