@@ -130,13 +130,3 @@ func fill(b []byte, v byte) {
 		b[i] = v
 	}
 }
-
-// finite says that none of the values is NaN or infinite.
-func finite(values []float32) bool {
-	for _, v := range values {
-		if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
-			return false
-		}
-	}
-	return true
-}

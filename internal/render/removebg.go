@@ -76,15 +76,26 @@ func (r *Renderer) subject(ctx context.Context, m model, work *vips.Picture) (pl
 		return plane{}, err
 	}
 
+	if !finite(answer.Data) || !finite(answerToMirrored.Data) {
+		return plane{}, fmt.Errorf("model %s: %w", m.Name, errNoNumber)
+	}
+
 	p := newPlane(m.Side, m.Side)
 	mirror(p.v, answerToMirrored.Data, m.Side)
 	for i, v := range answer.Data {
 		p.v[i] = clamp01((p.v[i] + v) / 2)
 	}
-	if !finite(answer.Data) || !finite(answerToMirrored.Data) {
-		return plane{}, fmt.Errorf("model %s gave values that are no numbers", m.Name)
-	}
 	return p, nil
+}
+
+// finite says that none of the values is NaN or infinite.
+func finite(values []float32) bool {
+	for _, v := range values {
+		if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
+			return false
+		}
+	}
+	return true
 }
 
 // mirror turns rows of w values back to front.

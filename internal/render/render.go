@@ -52,6 +52,10 @@ type model struct {
 	onnx.Model
 }
 
+// errNoNumber says that a model gave NaN or infinity, as some GPUs do at times:
+// the same picture may succeed when tried again.
+var errNoNumber = errors.New("the result has values that are no numbers")
+
 // Result tells what was written.
 type Result struct {
 	Type          string // job.PNG, job.JPEG or job.WebP

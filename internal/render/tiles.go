@@ -2,7 +2,6 @@ package render
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"sync"
@@ -147,8 +146,6 @@ func (t *tiler) enlargeBands(ctx context.Context, r *Renderer, x, y int, strip [
 	return nil
 }
 
-var errNoNumber = errors.New("the result has values that are no numbers")
-
 // read fills the model's input with the tile and its margin. Beyond the
 // picture's border its edge pixels are repeated, which the model needs: it was
 // trained on the insides of pictures.
@@ -191,18 +188,24 @@ func flat(values []float32) bool {
 }
 
 // lines calls write for every row of the tile: the three output channels, and
-// the strip's pixels that they go to.
+// the strip's pixels that they go to. The columns that a tile shifted inwards
+// shares with the one before it are left to that one: another goroutine writes
+// them at the same time.
 func (t *tiler) lines(x int, strip []byte, write func(r, g, b []float32, pix []byte) bool) bool {
 	scale, bands := t.model.Scale, t.picture.Bands
 	h, w := t.out.Shape[2], t.out.Shape[3]
-	margin, width := t.model.Margin*scale, t.grid.w*scale
+	shared := 0
+	if over := x % t.grid.w; over != 0 {
+		shared = t.grid.w - over
+	}
+	margin, width := t.model.Margin*scale, (t.grid.w-shared)*scale
 	ok := true
 	for ty := range t.grid.h * scale {
-		from := (ty+margin)*w + margin
+		from := (ty+margin)*w + margin + shared*scale
 		r := t.out.Data[from:][:width]
 		g := t.out.Data[h*w+from:][:width]
 		b := t.out.Data[2*h*w+from:][:width]
-		pix := strip[(ty*t.picture.Width+x)*scale*bands:][:width*bands]
+		pix := strip[(ty*t.picture.Width+x+shared)*scale*bands:][:width*bands]
 		ok = write(r, g, b, pix) && ok
 	}
 	return ok
