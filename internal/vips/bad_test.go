@@ -136,6 +136,8 @@ func TestDecode_refuses_animation(t *testing.T) {
 	t.Parallel()
 	rgb := cat(t)
 	refuseDecode(t, animateWebP(asWebP(t, rgb), rgb.Width, rgb.Height, 2), "animated")
+	dot := crop(rgb, 0, 0, 1, 1)
+	refuseDecode(t, animateWebP(asWebP(t, dot), 1, 1, 10_001), "animated") // libvips counts that as one
 	refuseDecode(t, insertPNG(asPNG(t, toImage(rgb)), pngChunk("acTL", []byte{0, 0, 0, 2, 0, 0, 0, 0})), "animated")
 	samePicture(t, rgb, decode(t, animateWebP(asWebP(t, rgb), rgb.Width, rgb.Height, 1)), exact)
 }
@@ -179,7 +181,7 @@ func TestReadHeader_refuses_an_absurd_colour_profile(t *testing.T) {
 }
 
 // bombs say that they have 900 megapixels or more, in a few kilobytes.
-func bombs(t *testing.T) map[string][]byte {
+func bombs(t testing.TB) map[string][]byte {
 	rgb := cat(t)
 	patch := func(b []byte, at int, width, height uint16, order binary.ByteOrder) []byte {
 		b = bytes.Clone(b)

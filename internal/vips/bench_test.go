@@ -87,6 +87,25 @@ func BenchmarkDecode(b *testing.B) {
 	}
 }
 
+// BenchmarkReadHeader must not depend on the number of pixels.
+func BenchmarkReadHeader(b *testing.B) {
+	pictures := map[string][]byte{
+		"JPEG of 12 megapixels": encodeJPEG(b, large(b), 90), "PNG of 12 megapixels": pngOf(b, large(b)), "JPEG of 0.3": photo(b, "rocket.jpg"),
+	}
+	for name, data := range bombs(b) {
+		pictures["bomb: "+name] = data
+	}
+	for name, data := range pictures {
+		b.Run(name, func(b *testing.B) {
+			from := cpuTime(b)
+			for b.Loop() {
+				_, _ = vips.ReadHeader(data) // some bombs are refused
+			}
+			b.ReportMetric((cpuTime(b)-from).Seconds()*1000/float64(b.N), "cpu-ms/op")
+		})
+	}
+}
+
 func pngOf(t testing.TB, p *vips.Picture) []byte {
 	t.Helper()
 	var out bytes.Buffer

@@ -126,9 +126,12 @@ func inspect(b []byte) (facts, error) {
 	case job.WebP:
 		f.Lossless = isLosslessWebP(b)
 	case job.JPEG:
+		if !f.Interlaced {
+			break
+		}
 		// Coded data never holds these two bytes: they begin a scan, save for
 		// the few of a thumbnail.
-		if scans := bytes.Count(b, []byte("\xff\xda")); f.Interlaced && scans > maxScans {
+		if scans := bytes.Count(b, []byte("\xff\xda")); scans > maxScans {
 			return facts{}, &Error{Message: fmt.Sprintf("The JPEG is made of %d passes, more than any camera or program writes.", scans)}
 		}
 	}

@@ -99,7 +99,10 @@ pictor_read_header(const void *data, size_t size, int type, pictor_header *heade
 		header->height = image->Ysize;
 		header->bands = decoded_bands(image);
 		header->orientation = vips_image_get_orientation(image);
-		header->frames = vips_image_get_n_pages(image);
+		header->frames = 1;
+		// Not vips_image_get_n_pages, which counts 10000 frames and more as one.
+		if (vips_image_get_typeof(image, VIPS_META_N_PAGES))
+			vips_image_get_int(image, VIPS_META_N_PAGES, &header->frames);
 		if (vips_image_get_typeof(image, "interlaced"))
 			vips_image_get_int(image, "interlaced", &header->interlaced);
 		else if (vips_image_get_typeof(image, "jpeg-multiscan"))
