@@ -18,7 +18,7 @@ When the stack is ready its addresses and a key are in DIR/dev.json. Ctrl-C stop
 
 Examples:
   pictor dev
-  pictor dev --data /tmp/other --json`
+  pictor dev --data other --json`
 }
 
 // Run runs the stack until the process is told to stop.
