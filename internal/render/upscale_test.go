@@ -45,6 +45,8 @@ func TestUpscale_keeps_type_bands_and_mean_colour(t *testing.T) {
 }
 
 // The reference is the model on the whole picture at once, its borders repeated.
+// The last tiles are shifted inwards: under the race detector this test found
+// two goroutines writing the columns that the last two tiles share.
 func TestUpscale_shows_no_seams(t *testing.T) {
 	t.Parallel()
 	r := newRenderer(t)
