@@ -42,7 +42,7 @@ const (
 	// cancelled and the client is told to come back.
 	maxMessages = 1_000_000
 	// publishTimeout bounds one publish with its acknowledgement.
-	publishTimeout = 2 * time.Second
+	publishTimeout = 5 * time.Second
 	replicas       = 3
 )
 
