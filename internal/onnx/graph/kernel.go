@@ -36,10 +36,11 @@ func tileGo(t *tile) {
 		for col := 0; col < cols; col += 4 {
 			in := unsafe.Add(unsafe.Pointer(t.in), 4*col)
 			var a0, a1, a2, a3, b0, b1, b2, b3 float32
-			w := unsafe.Add(unsafe.Pointer(t.weights), 4*row)
-			for _, offset := range offsets {
+			weights := unsafe.Add(unsafe.Pointer(t.weights), 4*row)
+			for tap, offset := range offsets {
+				w := (*[2]float32)(unsafe.Add(weights, 4*rows*tap))
 				x := (*[4]float32)(unsafe.Add(in, offset))
-				p, q := (*[2]float32)(w)[0], (*[2]float32)(w)[1]
+				p, q := w[0], w[1]
 				a0 += p * x[0]
 				b0 += q * x[0]
 				a1 += p * x[1]
@@ -48,7 +49,6 @@ func tileGo(t *tile) {
 				b2 += q * x[2]
 				a3 += p * x[3]
 				b3 += q * x[3]
-				w = unsafe.Add(w, 4*rows)
 			}
 			t.finish(row, col, [4]float32{a0, a1, a2, a3})
 			t.finish(row+1, col, [4]float32{b0, b1, b2, b3})

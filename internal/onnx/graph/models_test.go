@@ -56,14 +56,17 @@ func farthest(want, got []float32) (float64, int) {
 	return worst, at
 }
 
-// equalsRuntime compares a model's output with ONNX Runtime's, for each kernel
-// and with one and more threads.
+// equalsRuntime compares a model's output with ONNX Runtime's, for each kernel,
+// and with one and with several threads.
 func equalsRuntime(t *testing.T, model []byte, shape [4]int, limit float64) {
 	t.Helper()
 	in := picture(shape[0], shape[1], shape[2], shape[3])
 	var want []float32
-	for _, kernel := range graph.Kernels() {
+	for i, kernel := range graph.Kernels() {
 		for _, threads := range []int{1, 3} {
+			if i > 0 && threads > 1 {
+				continue // the kernel does not know of threads
+			}
 			m, err := graph.LoadWith(kernel, model, graph.Options{Threads: threads})
 			if err != nil {
 				t.Fatal(err)
@@ -88,8 +91,8 @@ func TestRun_equals_ONNX_Runtime_on_every_shipped_model(t *testing.T) {
 		"remove-bg": {{1, 3, 256, 256}},
 		// Odd sides, single rows, columns and pixels, several pictures at once,
 		// a side shorter than the receptive field, one of no whole tile.
-		"upscale-2x": {{1, 3, 64, 96}, {1, 3, 1, 1}, {1, 3, 1, 70}, {1, 3, 67, 1}, {3, 3, 17, 33}, {1, 3, 41, 131}},
-		"upscale-4x": {{1, 3, 48, 64}, {1, 3, 1, 1}, {2, 3, 9, 35}, {1, 3, 33, 97}},
+		"upscale-2x": {{1, 3, 40, 64}, {1, 3, 1, 1}, {1, 3, 1, 70}, {1, 3, 67, 1}, {3, 3, 9, 33}, {1, 3, 21, 131}},
+		"upscale-4x": {{1, 3, 32, 48}, {1, 3, 1, 1}, {2, 3, 9, 35}, {1, 3, 17, 97}},
 	}
 	for name, shapes := range sizes {
 		model := shipped(t, name)

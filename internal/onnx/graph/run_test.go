@@ -61,7 +61,7 @@ func TestRun_gives_the_same_from_any_number_of_threads(t *testing.T) {
 	model, shape := shipped(t, "remove-bg"), [4]int{1, 3, 256, 256}
 	in := picture(1, 3, 256, 256)
 	var want []float32
-	for _, threads := range []int{0, 1, 2, 5} {
+	for _, threads := range []int{0, 2, 5} {
 		got, _, err := mustLoad(t, model, graph.Options{Threads: threads}).Run(t.Context(), shape, in, nil)
 		if err != nil {
 			t.Fatal(err)
