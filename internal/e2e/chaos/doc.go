@@ -57,7 +57,7 @@
 //	21  SSRF                              left out: in internal/intake
 //	22  bombs                             left out: in internal/intake and internal/vips
 //	23  overload                          left out: a benchmark, which two shared cores cannot judge. The greedy account asks for more than it may
-//	24  rolling restart                   TestChaos: worker and API asked to stop, under load
+//	24  rolling restart                   TestRolling_restart_fails_no_request; TestChaos: worker and API asked to stop
 //	25  all at once                       TestChaos: every third fault has another beside it
 //	 M  mutants                           TestMutants
 package chaos

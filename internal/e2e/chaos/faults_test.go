@@ -56,7 +56,7 @@ func faults(k *stack) []fault {
 		{"NATS store damaged", []part{theQueue}, false, restartQueue(damage)},
 		{"NATS silent", []part{theQueue, theNetwork}, false, silenceQueue(true)},
 		{"NATS acknowledgements lost", []part{theQueue, theNetwork}, false, silenceQueue(false)},
-		{"messages doubled and invented", []part{theQueue}, true, invent},
+		{"messages doubled and invented", []part{theQueue, theDatabase}, true, invent},
 		{"Postgres backend killed", []part{theDatabase}, false, killBackend},
 		{"Postgres stopped at once", []part{theDatabase}, true, crashDatabase},
 		{"database cut off after commit", []part{theNetwork}, true, cutAfterCommit},

@@ -26,6 +26,7 @@ import (
 	"pictor/internal/apikey"
 	"pictor/internal/bus"
 	"pictor/internal/cluster"
+	"pictor/internal/job"
 	"pictor/internal/point"
 	"pictor/internal/postgres"
 )
@@ -260,9 +261,13 @@ func (k *stack) awaitQueue(t testing.TB) {
 	}
 }
 
-// messagesLeft is the number of messages in the queue when every one of them had
-// the time to be delivered once more.
-func (k *stack) messagesLeft(t testing.TB) uint64 {
+// messagesLeft describes the messages that workers are given again and again, when
+// each of them had the time to be delivered once more.
+//
+// A message that no worker will be given is not among them: NATS leaves some
+// behind when its store was damaged and the consumer remembers more than the
+// stream. Their jobs were published again.
+func (k *stack) messagesLeft(t testing.TB) (left []string) {
 	t.Helper()
 	conn, err := nats.Connect("nats://"+k.queueAt, nats.Timeout(2*time.Second))
 	if err != nil {
@@ -273,13 +278,36 @@ func (k *stack) messagesLeft(t testing.TB) uint64 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(2 * (k.lease + k.ackWait)); ; {
-		s, err := js.Stream(t.Context(), "JOBS")
-		if err == nil && (s.CachedInfo().State.Msgs == 0 || time.Now().After(deadline)) {
-			return s.CachedInfo().State.Msgs
+	for deadline := time.Now().Add(4 * (k.lease + k.ackWait)); ; {
+		left = nil
+		for _, task := range job.Tasks() {
+			c, err := js.Consumer(t.Context(), "JOBS", "run-"+string(task))
+			if err != nil {
+				left = append(left, err.Error())
+				continue
+			}
+			if i := c.CachedInfo(); i.NumPending > 0 || i.NumAckPending > 0 {
+				left = append(left, fmt.Sprintf("%s: %d to come, %d given out, %d of them again; delivered to %v, acknowledged to %v",
+					i.Name, i.NumPending, i.NumAckPending, i.NumRedelivered, i.Delivered, i.AckFloor))
+			}
 		}
-		if err != nil && time.Now().After(deadline) {
-			t.Fatal(err)
+		s, err := js.Stream(t.Context(), "JOBS")
+		if err == nil && len(left) == 0 {
+			if n := s.CachedInfo().State.Msgs; n > 0 {
+				t.Logf("%d messages lie in the stream and are nobody's", n)
+			}
+			return nil
+		}
+		if time.Now().After(deadline) {
+			if err == nil {
+				i := s.CachedInfo().State
+				for n := i.FirstSeq; n <= i.LastSeq && len(left) < 20; n++ {
+					if m, err := s.GetMsg(t.Context(), n); err == nil {
+						left = append(left, fmt.Sprintf("%d %s %v %q", n, m.Subject, m.Header, m.Data))
+					}
+				}
+			}
+			return left
 		}
 		pause(t.Context(), 100*time.Millisecond)
 	}
