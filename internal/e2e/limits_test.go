@@ -17,6 +17,7 @@ import (
 	"pictor/internal/job"
 	"pictor/internal/point"
 	"pictor/internal/postgres"
+	"pictor/internal/testkit/contract"
 	"pictor/internal/testkit/pgtest"
 )
 
@@ -63,15 +64,28 @@ func TestLimits_are_exact_under_a_rush(t *testing.T) {
 				// A machine that is too busy to queue a job in time answers 502 and
 				// gives the charge back; the slot is then free for another request,
 				// or for none.
-				accepted, unqueued := c.answers["202"], c.answers["502 queue_error"]
-				if accepted > row.accepted || accepted < row.accepted && unqueued == 0 {
+				accepted, unqueued, cut := c.answers["202"], c.answers["502 queue_error"], 0
+				for name, n := range c.answers {
+					if name[0] < '0' || name[0] > '9' { // an error in place of an answer
+						cut += n
+					}
+				}
+				if accepted > row.accepted || accepted < row.accepted && unqueued == 0 && cut == 0 {
 					t.Errorf("account %d: %d requests were accepted, want %d", i, accepted, row.accepted)
+				}
+				now, err := s.db.AccountByID(t.Context(), accounts[i].ID)
+				must(t, err)
+				if cut > 0 {
+					// A machine that takes 10 s to read a header cuts the connection
+					// off. Such a client does not know what it got.
+					if now.Running > row.accepted {
+						t.Errorf("account %d runs %d jobs, want at most %d", i, now.Running, row.accepted)
+					}
+					continue
 				}
 				if refused := c.answers[row.code]; accepted+unqueued+refused != clients {
 					t.Errorf("account %d: %v, want every other request refused with %s", i, c.answers, row.code)
 				}
-				now, err := s.db.AccountByID(t.Context(), accounts[i].ID)
-				must(t, err)
 				spent := point.Amount(accepted) * job.Upscale2x.Cost()
 				if now.Running != accepted || now.Balance != row.balance-spent {
 					t.Errorf("account %d runs %d jobs and has %s left, want %d and %s", i, now.Running, now.Balance, accepted, row.balance-spent)
@@ -99,7 +113,7 @@ type customer struct {
 func (s *stack) customer(t testing.TB, key apikey.Key) *customer {
 	transport := &http.Transport{MaxIdleConnsPerHost: 64}
 	t.Cleanup(transport.CloseIdleConnections)
-	return &customer{base: s.api.BaseURL, key: key, http: &http.Client{Transport: transport}, answers: make(map[string]int)}
+	return &customer{base: s.api.BaseURL, key: key, http: &http.Client{Transport: contract.NewTransport(t, transport)}, answers: make(map[string]int)}
 }
 
 // post sends a picture and returns the id of its job, if it got one.

@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"context"
 	"log/slog"
+	"net/http"
 	"sync"
 	"testing"
 
@@ -12,6 +13,7 @@ import (
 	"pictor/internal/bus"
 	"pictor/internal/point"
 	"pictor/internal/postgres"
+	"pictor/internal/testkit/contract"
 	"pictor/internal/testkit/pgtest"
 
 	"github.com/ogen-go/ogen/ogenerrors"
@@ -76,7 +78,8 @@ func start(t testing.TB, balance point.Amount) *stack {
 	s.api = s.serve(t)
 	s.account = pgtest.NewAccount(t, s.db, balance)
 	var err error
-	s.client, err = api.NewClient(s.api.BaseURL, secret(pgtest.NewKey(t, s.db, s.account.ID)))
+	s.client, err = api.NewClient(s.api.BaseURL, secret(pgtest.NewKey(t, s.db, s.account.ID)),
+		api.WithClient(&http.Client{Transport: contract.NewTransport(t, http.DefaultTransport)}))
 	must(t, err)
 	return s
 }

@@ -14,6 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"pictor/internal/job"
+	"pictor/internal/point"
+	"pictor/internal/testkit/pgtest"
 )
 
 var inHoChiMinh = time.FixedZone("", 7*60*60)
@@ -299,6 +301,27 @@ func TestMe_shows_exact_amounts(t *testing.T) {
 		must(t, json.Unmarshal(field(t, r.body, "cost_per_task"), &costs))
 		if diff := cmp.Diff(map[string]json.Number{"remove-bg": "0.1", "upscale-2x": "0.1", "upscale-4x": "0.15"}, costs); diff != "" {
 			t.Error(diff)
+		}
+	}
+}
+
+// VIP is a flag for another product's quota: here it is shown, and nothing else.
+func TestVIP_pays_the_same(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	account, err := s.db.CreateAccount(t.Context(), "vip", point.Point, true)
+	must(t, err)
+	key := string(pgtest.NewKey(t, s.db, account.ID))
+	r := s.do(cup(t, key, "/upscale?scale=4"))
+	r.want(http.StatusAccepted)
+	if diff := cmp.Diff(`{"cost":0.15,"balance":0.85,"currency":"Point"}`, string(field(t, r.body, "billing"))); diff != "" {
+		t.Error(diff)
+	}
+	me := s.do(get(key, "/me"))
+	me.want(http.StatusOK)
+	for name, want := range map[string]string{"is_vip": "true", "cost_per_task": `{"remove-bg":0.1,"upscale-2x":0.1,"upscale-4x":0.15}`} {
+		if got := string(field(t, me.body, name)); got != want {
+			t.Errorf("%s is %s, want %s", name, got, want)
 		}
 	}
 }
