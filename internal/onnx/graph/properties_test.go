@@ -17,7 +17,7 @@ type spatial struct {
 	kernel, strides, dilations [2]int
 	pads                       [4]int
 	bias                       bool
-	x, weights, biases, slopes []float32
+	x, weights, biases         []float32
 	attributes                 []attr
 }
 
