@@ -2,9 +2,7 @@ package e2e_test
 
 import (
 	"bufio"
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -13,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 )
@@ -79,46 +76,10 @@ func (s *stack) run(t testing.TB, command string, more ...string) *process {
 	return p
 }
 
-// ready waits until the process says that it should be given work.
-func (p *process) ready(t testing.TB) *process {
-	t.Helper()
-	until(t, "pictor "+p.command+" is ready", func() bool { return p.isReady(t.Context()) })
-	return p
-}
-
-func (p *process) isReady(ctx context.Context) bool {
-	q, err := http.NewRequestWithContext(ctx, http.MethodGet, p.opsURL+"/readyz", nil)
-	if err != nil {
-		return false
-	}
-	response, err := http.DefaultClient.Do(q)
-	if err != nil {
-		return false
-	}
-	_ = response.Body.Close()
-	return response.StatusCode == http.StatusOK
-}
-
 // kill is kill -9.
 func (p *process) kill() {
 	_ = p.cmd.Process.Kill()
 	<-p.exited
-}
-
-// terminate asks the process to stop, and fails the test when it does not or
-// does not end well.
-func (p *process) terminate(t testing.TB) {
-	t.Helper()
-	must(t, p.cmd.Process.Signal(syscall.SIGTERM))
-	select {
-	case <-p.exited:
-	case <-time.After(patience):
-		t.Fatalf("pictor %s did not stop", p.command)
-	}
-	var failed *exec.ExitError
-	if errors.As(p.ended, &failed) {
-		t.Errorf("pictor %s ended with %v", p.command, failed)
-	}
 }
 
 // metric is the value of a series at /metrics of the process, and 0 when it is
