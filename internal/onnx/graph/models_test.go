@@ -207,6 +207,7 @@ func rrdb() *builder {
 
 // fataler is a test, of testing or of rapid.
 type fataler interface {
+	Fatalf(format string, args ...any)
 	Helper()
 	Context() context.Context
 	Fatal(...any)

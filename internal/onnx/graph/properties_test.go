@@ -190,6 +190,29 @@ func TestConvTranspose_equals_the_definition(t *testing.T) {
 	})
 }
 
+// Seven pixels become two: the second lies at exactly 3.5, which float32
+// computes as 3.4999998, and the wrong pixel was the nearest.
+func TestResize_takes_a_tie_for_a_tie(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		from, to                    int
+		coordinate, nearest, inputs string
+	}{
+		{7, 2, "asymmetric", "round_prefer_ceil", "x none none sizes"},
+		{13, 28, "asymmetric", "round_prefer_ceil", "x none none sizes"},
+		{11, 26, "asymmetric", "round_prefer_floor", "x none none sizes"},
+		{13, 1, "half_pixel", "round_prefer_floor", "x none scales"},
+		{9, 6, "pytorch_half_pixel", "round_prefer_ceil", "x none scales"},
+	} {
+		m := newModel(11).input("x", 1, 2, 1, test.from).output("y", 1, 2, 1, test.to)
+		m.floats("scales", []int{4}, 1, 1, 1, (float32(test.to)+0.3)/float32(test.from)).ints("sizes", 1, 2, 1, int64(test.to))
+		m.tensor(raw("none", 1, []int{0}, nil))
+		m.node("Resize", test.inputs, "y", attr{"mode", "nearest"},
+			attr{"coordinate_transformation_mode", test.coordinate}, attr{"nearest_mode", test.nearest})
+		resizesAsONNXRuntime(t, m, [4]int{1, 2, 1, test.from})
+	}
+}
+
 // Operator set 10 has no coordinate modes, and rounds another way; ONNX
 // Runtime is the reference for both.
 func TestResize_equals_ONNX_Runtime(t *testing.T) {
@@ -214,18 +237,23 @@ func TestResize_equals_ONNX_Runtime(t *testing.T) {
 				attr{"coordinate_transformation_mode", rapid.SampledFrom([]string{"half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric"}).Draw(t, "coordinate")},
 				attr{"nearest_mode", rapid.SampledFrom([]string{"round_prefer_floor", "round_prefer_ceil", "floor", "ceil"}).Draw(t, "nearest")})
 		}
-		in := picture(1, 2, h, w)
-		model, err := graph.Load(m.bytes(), graph.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, shape, err := model.Run(t.Context(), [4]int{1, 2, h, w}, in, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		want := reference(t, m.bytes(), [4]int{1, 2, h, w}, shape, in)
-		if d, at := farthest(want, got); !(d < 1e-4) || math.IsNaN(d) {
-			t.Fatalf("value %d is %v, ONNX Runtime's %v", at, got[at], want[at])
-		}
+		resizesAsONNXRuntime(t, m, [4]int{1, 2, h, w})
 	})
+}
+
+func resizesAsONNXRuntime(t fataler, m *builder, in [4]int) {
+	t.Helper()
+	pix := picture(1, in[1], in[2], in[3])
+	model, err := graph.Load(m.bytes(), graph.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, shape, err := model.Run(t.Context(), in, pix, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := reference(t, m.bytes(), in, shape, pix)
+	if d, at := farthest(want, got); !(d < 1e-4) || math.IsNaN(d) {
+		t.Fatalf("value %d is %v, ONNX Runtime's %v", at, got[at], want[at])
+	}
 }

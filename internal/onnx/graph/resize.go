@@ -118,8 +118,7 @@ func resizedShape(shape []int, scales []float32, sizes, axes []int) ([]int, []fl
 }
 
 // position is where in the input an output's pixel lies, computed in float32
-// as ONNX Runtime does: at a tie the last bit decides which pixel is nearest.
-// It is no number for a mode that is not known.
+// as ONNX Runtime does. It is no number for a mode that is not known.
 func (f resampling) position(i, length, resized int, scale float32) float32 {
 	x := float32(i)
 	switch f.coordinate {
@@ -184,6 +183,11 @@ func (f resampling) taps(length, resized int, scale float32) []tap {
 
 func (f resampling) round(x, scale float32) int {
 	v := float64(x)
+	// Within a few units in the last place a position is the tie that exact
+	// arithmetic gives: 1/(2/7) is 3.4999998 in float32.
+	if half := math.Floor(v) + 0.5; math.Abs(v-half) < 1e-6*max(1, math.Abs(v)) {
+		v = half
+	}
 	switch f.nearest {
 	case "round_prefer_floor":
 		return int(math.Ceil(v - 0.5))
