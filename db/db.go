@@ -13,7 +13,7 @@ import (
 	"io/fs"
 	"time"
 
-	_ "github.com/lib/pq" // registers the driver
+	"github.com/lib/pq"
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/lock"
 )
@@ -36,6 +36,11 @@ type Migration struct {
 // The lock belongs to a session, so url must lead to Postgres itself, not to a
 // pgbouncer that pools transactions.
 func Migrate(ctx context.Context, url string) error {
+	// Looks every second for five minutes.
+	locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 300))
+	if err != nil {
+		return fmt.Errorf("make the migration lock: %w", err)
+	}
 	return with(url, func(p *goose.Provider) error {
 		pending, err := p.HasPending(ctx)
 		if err != nil {
@@ -48,10 +53,11 @@ func Migrate(ctx context.Context, url string) error {
 			return fmt.Errorf("migrate: %w", err)
 		}
 		return nil
-	})
+	}, goose.WithSessionLocker(locker))
 }
 
-// Status lists every migration in order.
+// Status lists every migration in order. It needs no session: url may lead to a
+// pgbouncer that pools transactions.
 func Status(ctx context.Context, url string) ([]Migration, error) {
 	var all []Migration
 	err := with(url, func(p *goose.Provider) error {
@@ -71,6 +77,21 @@ func Status(ctx context.Context, url string) ([]Migration, error) {
 	return all, err
 }
 
+// Versions lists the versions of the embedded migrations, in order.
+func Versions() ([]int64, error) {
+	entries, err := fs.ReadDir(files, "migrations")
+	if err != nil {
+		return nil, fmt.Errorf("list the migrations: %w", err)
+	}
+	versions := make([]int64, len(entries))
+	for i, e := range entries {
+		if versions[i], err = goose.NumericComponent(e.Name()); err != nil {
+			return nil, fmt.Errorf("read the version of %s: %w", e.Name(), err)
+		}
+	}
+	return versions, nil
+}
+
 // Hash names the schema: it changes with any byte of any migration.
 func Hash() (string, error) {
 	sum := sha256.New()
@@ -88,22 +109,23 @@ func Hash() (string, error) {
 	return hex.EncodeToString(sum.Sum(nil))[:16], nil
 }
 
-func with(url string, do func(*goose.Provider) error) error {
-	conn, err := sql.Open("postgres", url)
+func with(url string, do func(*goose.Provider) error, options ...goose.ProviderOption) error {
+	cfg, err := pq.NewConfig(url)
 	if err != nil {
-		return fmt.Errorf("open the database: %w", err)
+		return fmt.Errorf("database URL: %w", err)
 	}
+	cfg.BinaryParameters = true // one message for a statement: see Status
+	connector, err := pq.NewConnectorConfig(cfg)
+	if err != nil {
+		return fmt.Errorf("database URL: %w", err)
+	}
+	conn := sql.OpenDB(connector)
 	defer conn.Close()
 	migrations, err := fs.Sub(files, "migrations")
 	if err != nil {
 		return fmt.Errorf("read the embedded migrations: %w", err)
 	}
-	// Looks every second for five minutes.
-	locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 300))
-	if err != nil {
-		return fmt.Errorf("make the migration lock: %w", err)
-	}
-	p, err := goose.NewProvider(goose.DialectPostgres, conn, migrations, goose.WithSessionLocker(locker))
+	p, err := goose.NewProvider(goose.DialectPostgres, conn, migrations, options...)
 	if err != nil {
 		return fmt.Errorf("read the migrations: %w", err)
 	}
