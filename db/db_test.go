@@ -36,6 +36,10 @@ func TestMigrate_makes_the_schema_once_however_often_it_runs(t *testing.T) {
 	if len(all) == 0 {
 		t.Error("there are no migrations")
 	}
+	versions, err := db.Versions()
+	if err != nil || len(versions) != len(all) || versions[len(versions)-1] != all[len(all)-1].Version {
+		t.Errorf("the versions are %v, %v", versions, err)
+	}
 }
 
 // All processes of a deployment start at once, and each of them migrates.

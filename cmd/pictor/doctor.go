@@ -40,6 +40,9 @@ func (c *doctorCmd) Run(ctx context.Context, out *output) error {
 				mark = "FAILED"
 			}
 			fmt.Fprintf(w, "%s\t%s\t%s\n", mark, f.Name, f.Detail)
+			if f.Hint != "" {
+				fmt.Fprintf(w, "\t\t%s\n", f.Hint)
+			}
 		}
 	})
 	if err == nil && !well {

@@ -43,7 +43,7 @@ func OpenAdmin(ctx context.Context, c Connection, log *slog.Logger) (*Admin, err
 	if err != nil {
 		return nil, err
 	}
-	if err := checkSchema(ctx, c.DatabaseURL); err != nil {
+	if err := database.Migrated(ctx); err != nil {
 		_ = database.Close()
 		return nil, err
 	}

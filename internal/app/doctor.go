@@ -30,60 +30,58 @@ type Finding struct {
 	Name   string `json:"name"`
 	OK     bool   `json:"ok"`
 	Detail string `json:"detail"`
+	Hint   string `json:"hint,omitempty"` // what to do about it
 }
 
 // lookTimeout bounds one look of the doctor.
 const lookTimeout = 30 * time.Second
 
+// The hints of the looks, for when they fail.
+const (
+	databaseHint = "Is Postgres up, and is PICTOR_DATABASE_URL its address? Try it with psql."
+	schemaHint   = "Run `pictor migrate up`."
+	queueHint    = "Is NATS up with JetStream (nats-server -js), and is PICTOR_NATS_URL its address? `pictor serve` makes the queue when it starts."
+	storeHint    = "Is PICTOR_BLOB_URL right, is there room, and may this user write there?"
+	modelsHint   = "The binary is damaged: install it again."
+	engineHint   = "Name ONNX Runtime's library by PICTOR_ORT_LIB, or set PICTOR_ENGINE=onnx-go, which needs none."
+)
+
 // Doctor looks at every part, and at the books. It goes on after a failure, so
 // that one run shows all of them.
 func Doctor(ctx context.Context, c DoctorConfig, stores Stores) []Finding {
 	var found []Finding
-	look := func(name string, do func(context.Context) (string, error)) bool {
+	look := func(name, hint string, do func(context.Context) (string, error)) bool {
 		ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 		defer cancel()
 		detail, err := do(ctx)
-		if err != nil {
+		if err == nil {
+			hint = ""
+		} else {
 			detail = err.Error()
 		}
-		found = append(found, Finding{name, err == nil, detail})
+		found = append(found, Finding{name, err == nil, detail, hint})
 		return err == nil
 	}
 	var database *postgres.DB
-	look("database", func(ctx context.Context) (detail string, err error) {
+	look("database", databaseHint, func(ctx context.Context) (detail string, err error) {
 		database, err = postgres.Open(ctx, stores.DatabaseURL, postgres.Config{Name: "pictor-doctor", MaxConns: 2})
 		return "answers", err
 	})
 	if database != nil {
 		defer database.Close()
-		schema := look("schema", func(ctx context.Context) (string, error) {
-			return "every migration is applied", checkSchema(ctx, stores.DatabaseURL)
+		schema := look("schema", schemaHint, func(ctx context.Context) (string, error) {
+			return "every migration is applied", database.Migrated(ctx)
 		})
 		if schema {
 			found = append(found, books(ctx, database, c.StuckAfter)...)
 		}
 	}
-	look("queue", func(ctx context.Context) (string, error) { return lookAtQueue(ctx, stores.NATSURL) })
-	look("store", func(ctx context.Context) (string, error) {
-		store, err := blob.Open(ctx, stores.BlobURL)
-		if err != nil {
-			return "", err
-		}
-		defer store.Close()
-		return "an object was written, read and deleted", store.Check(ctx)
-	})
-	look("models", func(context.Context) (string, error) {
+	look("queue", queueHint, func(ctx context.Context) (string, error) { return lookAtQueue(ctx, stores.NATSURL) })
+	look("store", storeHint, func(ctx context.Context) (string, error) { return lookAtStore(ctx, stores.BlobURL) })
+	look("models", modelsHint, func(context.Context) (string, error) {
 		return fmt.Sprintf("%d shipped models are intact", len(models.Shipped())), models.Verify()
 	})
-	look("engine", func(context.Context) (string, error) {
-		engine, renderer, err := newRenderer(c.Pictures, "")
-		if err != nil {
-			return "", err
-		}
-		defer engine.Close()
-		defer renderer.Close()
-		return fmt.Sprintf("%s on %s loads the models of %d tasks", engine.Name(), engine.Provider(), len(job.Tasks())), nil
-	})
+	look("engine", engineHint, func(ctx context.Context) (string, error) { return lookAtEngine(ctx, c.Pictures) })
 	return found
 }
 
@@ -93,13 +91,13 @@ func books(ctx context.Context, database *postgres.DB, stuckAfter time.Duration)
 	defer cancel()
 	invariants, err := database.Invariants(ctx, stuckAfter)
 	if err != nil {
-		return []Finding{{"books", false, err.Error()}}
+		return []Finding{{"books", false, err.Error(), databaseHint}}
 	}
 	found := make([]Finding, len(invariants))
 	for i, v := range invariants {
-		found[i] = Finding{"books: " + v.Name, v.Count == 0, v.Hint}
+		found[i] = Finding{Name: "books: " + v.Name, OK: v.Count == 0, Detail: "no row breaks it"}
 		if v.Count != 0 {
-			found[i].Detail = fmt.Sprintf("%d rows break it. %s", v.Count, v.Hint)
+			found[i].Detail, found[i].Hint = fmt.Sprintf("%d rows break it", v.Count), v.Hint
 		}
 	}
 	return found
@@ -117,4 +115,23 @@ func lookAtQueue(ctx context.Context, url string) (string, error) {
 		n += of
 	}
 	return fmt.Sprintf("%d jobs wait", n), err
+}
+
+func lookAtStore(ctx context.Context, url string) (string, error) {
+	store, err := blob.Open(ctx, url)
+	if err != nil {
+		return "", err
+	}
+	defer store.Close()
+	return "an object was written, read and deleted", store.Check(ctx)
+}
+
+func lookAtEngine(ctx context.Context, c Pictures) (string, error) {
+	engine, renderer, err := newRenderer(c, "")
+	if err != nil {
+		return "", err
+	}
+	defer engine.Close()
+	defer renderer.Close()
+	return fmt.Sprintf("%s on %s renders a picture by the models of %d tasks", engine.Name(), engine.Provider(), len(job.Tasks())), renderer.Check(ctx)
 }

@@ -1,4 +1,18 @@
 package app
 
+import "context"
+
 // Waiting is the number of requests that the API holds.
 func (a *API) Waiting() int { return a.waits.Waiting() }
+
+// Checked names what fails of what /readyz looks at, and whether it is ready.
+func (w *Worker) Checked(ctx context.Context) (failed map[string]bool, ready bool) {
+	parts, ready := w.ops.look(ctx)
+	failed = make(map[string]bool)
+	for name, said := range parts {
+		if said != "ok" {
+			failed[name] = true
+		}
+	}
+	return failed, ready
+}

@@ -28,9 +28,9 @@ func Models() []Model {
 func VerifyModels() (found []Finding, intact bool) {
 	intact = true
 	for _, d := range models.Shipped() {
-		f := Finding{d.Name, true, "intact"}
+		f := Finding{Name: d.Name, OK: true, Detail: "intact"}
 		if _, err := d.Bytes(); err != nil {
-			f, intact = Finding{d.Name, false, err.Error()}, false
+			f, intact = Finding{d.Name, false, err.Error(), modelsHint}, false
 		}
 		found = append(found, f)
 	}

@@ -31,26 +31,31 @@ func (o *ops) handler() http.Handler {
 		writeHealth(w, map[string]string{"process": "ok"}, true)
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
-		parts := make(map[string]string)
-		fine := o.ready.Load()
-		parts["process"] = "ok"
-		if !fine {
-			parts["process"] = "starting or stopping"
-		}
-		for _, c := range o.checks {
-			ctx, cancel := context.WithTimeout(r.Context(), checkTimeout)
-			err := c.look(ctx)
-			cancel()
-			parts[c.name] = "ok"
-			if err != nil {
-				parts[c.name] = err.Error()
-				fine = false
-			}
-		}
+		parts, fine := o.look(r.Context())
 		writeHealth(w, parts, fine)
 	})
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) { metricsHandler(o.metrics).ServeHTTP(w, r) })
 	return mux
+}
+
+// look asks every part. Each is "ok", or says what is wrong.
+func (o *ops) look(ctx context.Context) (parts map[string]string, fine bool) {
+	fine = o.ready.Load()
+	parts = map[string]string{"process": "ok"}
+	if !fine {
+		parts["process"] = "starting or stopping"
+	}
+	for _, c := range o.checks {
+		ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+		err := c.look(ctx)
+		cancel()
+		parts[c.name] = "ok"
+		if err != nil {
+			parts[c.name] = err.Error()
+			fine = false
+		}
+	}
+	return parts, fine
 }
 
 func writeHealth(w http.ResponseWriter, parts map[string]string, fine bool) {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"pictor/db"
 	"pictor/internal/blob"
 	"pictor/internal/bus"
 	"pictor/internal/postgres"
@@ -36,7 +35,9 @@ func openParts(ctx context.Context, c Stores, name string, log *slog.Logger) (*p
 		return nil, nil, err
 	}
 	opened.add(func() { _ = database.Close() })
-	if err := checkSchema(ctx, c.DatabaseURL); err != nil {
+	// Nothing migrates by itself but `pictor dev`: with several processes, when
+	// that happens is the operator's decision.
+	if err := database.Migrated(ctx); err != nil {
 		opened.close()
 		return nil, nil, err
 	}
@@ -55,26 +56,11 @@ func openParts(ctx context.Context, c Stores, name string, log *slog.Logger) (*p
 	return &parts{database, store, queue}, opened, nil
 }
 
-// checkSchema refuses a database that lacks a migration of this binary. Nothing
-// migrates by itself but `pictor dev`: with several processes, when that
-// happens is the operator's decision.
-func checkSchema(ctx context.Context, url string) error {
-	migrations, err := db.Status(ctx, url)
-	if err != nil {
-		return err
-	}
-	for _, m := range migrations {
-		if !m.Applied {
-			return fmt.Errorf("the database lacks migration %d: run `pictor migrate up`", m.Version)
-		}
-	}
-	return nil
-}
-
 // checks are what must answer for a process that uses the parts to be ready.
 func (p *parts) checks() []check {
 	return []check{
 		{"database", p.db.Ping},
+		{"migrations", p.db.Migrated},
 		{"queue", func(ctx context.Context) error { _, err := p.queue.Backlog(ctx); return err }},
 		{"store", p.store.Check},
 	}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"pictor/internal/job"
@@ -41,6 +42,8 @@ type Worker struct {
 	metrics *workerMetrics
 	opsS    *server
 	worker  *work.Worker
+	check   func(context.Context) error // of the models
+	tested  atomic.Pointer[error]       // what it said; nil until then
 	working *loop
 	failed  chan error
 	closers closers
@@ -48,7 +51,7 @@ type Worker struct {
 
 // NewWorker puts a worker together.
 func NewWorker(ctx context.Context, c WorkerConfig, stores Stores, log *slog.Logger) (_ *Worker, err error) {
-	w := &Worker{log: log, ops: new(ops), metrics: newWorkerMetrics(), working: new(loop), failed: make(chan error, 1)}
+	w := &Worker{log: log, ops: new(ops), metrics: newWorkerMetrics(), working: new(loop), failed: make(chan error, 2)}
 	defer func() {
 		if err != nil {
 			w.closers.close()
@@ -81,7 +84,8 @@ func NewWorker(ctx context.Context, c WorkerConfig, stores Stores, log *slog.Log
 	}
 	w.closers.add(func() { _ = engine.Close() })
 	w.closers.add(func() { _ = renderer.Close() })
-	w.ops.checks, w.ops.metrics = p.checks(), []*metrics{runtimeMetrics(), w.metrics.metrics}
+	w.check = renderer.Check
+	w.ops.checks, w.ops.metrics = append(p.checks(), check{"models", w.models}), []*metrics{runtimeMetrics(), w.metrics.metrics}
 	patience := grace
 	if c.Inside {
 		patience = devGrace
@@ -101,18 +105,37 @@ const (
 	beat  = 2 * time.Second
 )
 
-// Start begins to take jobs. Failed tells when it cannot go on.
+// Start begins to take jobs once every model has passed a self-test. Failed
+// tells when it cannot go on.
 func (w *Worker) Start() {
 	if w.opsS != nil {
 		go func() { w.failed <- w.opsS.serve() }()
 	}
-	w.working.run(w.worker.Run)
-	w.ops.ready.Store(true)
-	w.log.Info("the worker takes jobs", "ops_url", w.OpsURL)
+	w.working.run(func(ctx context.Context) {
+		err := w.check(ctx)
+		w.tested.Store(&err)
+		if err != nil {
+			if ctx.Err() == nil {
+				w.failed <- err
+			}
+			return
+		}
+		w.ops.ready.Store(true)
+		w.log.Info("the worker takes jobs", "ops_url", w.OpsURL)
+		w.worker.Run(ctx)
+	})
 }
 
-// Failed delivers the error of the ops server that cannot go on, and nil when
-// it was stopped.
+// models says whether the models have shown that they work.
+func (w *Worker) models(context.Context) error {
+	if said := w.tested.Load(); said != nil {
+		return *said
+	}
+	return errors.New("the self-test has not ended")
+}
+
+// Failed delivers the error of the self-test, or of the ops server that cannot
+// go on, and nil when that was stopped.
 func (w *Worker) Failed() <-chan error { return w.failed }
 
 // Stop takes no more jobs, and returns when every running picture is finished
