@@ -2,12 +2,10 @@ package render
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"math"
 
 	"pictor/internal/job"
-	"pictor/internal/onnx"
 	"pictor/internal/vips"
 )
 
@@ -28,9 +26,10 @@ const (
 
 // removeBG cuts the subject out: a PNG with alpha of the picture's size.
 //
-// The model sees 256 x 256 pixels. Its answer is cleaned, sharpened and fitted
-// to the picture at up to 1024 pixels, and what was fitted is applied to the
-// picture at full size, row by row, while it is encoded.
+// The shipped model sees 256 x 256 pixels. Such a coarse answer is cleaned,
+// sharpened and fitted to the picture at up to 1024 pixels, and what was fitted
+// is applied to the picture at full size, row by row, while it is encoded. A
+// finer answer is the matte.
 func (r *Renderer) removeBG(ctx context.Context, m model, in []byte, out io.Writer, steps *steps) (Result, error) {
 	steps.of(100)
 
@@ -43,14 +42,20 @@ func (r *Renderer) removeBG(ctx context.Context, m model, in []byte, out io.Writ
 	under := contrast(picture)
 	w, h := within(workSide, picture.Width, picture.Height)
 	work := shrink(picture, w, h, under, r.threads)
-	subject, err := r.subject(ctx, m, work)
+	subject, err := r.subject(ctx, m, picture, work, under)
 	if err != nil {
 		return Result{}, err
 	}
 	steps.add(foundShare)
 
 	c := &cutout{picture: picture, under: under}
-	c.matte, c.colours = refine(work, subject)
+	if m.Coarse {
+		c.matte = refine(work, subject)
+	} else {
+		c.matte = takeOver(subject, picture.Width, picture.Height)
+	}
+	w, h = within(colourSide, work.Width, work.Height)
+	c.colours = separate(shrink(work, w, h, 0, 1), c.matte.paint(work).resize(w, h))
 	steps.add(refinedShare)
 
 	if err := r.paint(ctx, c, out, steps); err != nil {
@@ -59,58 +64,9 @@ func (r *Renderer) removeBG(ctx context.Context, m model, in []byte, out io.Writ
 	return Result{Type: job.PNG, Width: picture.Width, Height: picture.Height}, nil
 }
 
-// subject asks the model for the subject of the picture and of its mirror
-// image, and averages the two answers.
-func (r *Renderer) subject(ctx context.Context, m model, work *vips.Picture) (plane, error) {
-	in, mirrored := onnx.NewTensor(1, 3, m.Side, m.Side), onnx.NewTensor(1, 3, m.Side, m.Side)
-	for c := range 3 {
-		copy(in.Data[c*m.Side*m.Side:], channel(work, c).resize(m.Side, m.Side).v)
-	}
-	mirror(mirrored.Data, in.Data, m.Side)
-
-	answer, answerToMirrored := onnx.NewTensor(1, 1, m.Side, m.Side), onnx.NewTensor(1, 1, m.Side, m.Side)
-	if err := r.run(ctx, m, in, answer); err != nil {
-		return plane{}, err
-	}
-	if err := r.run(ctx, m, mirrored, answerToMirrored); err != nil {
-		return plane{}, err
-	}
-
-	if !finite(answer.Data) || !finite(answerToMirrored.Data) {
-		return plane{}, fmt.Errorf("model %s: %w", m.Name, errNoNumber)
-	}
-
-	p := newPlane(m.Side, m.Side)
-	mirror(p.v, answerToMirrored.Data, m.Side)
-	for i, v := range answer.Data {
-		p.v[i] = clamp01((p.v[i] + v) / 2)
-	}
-	return p, nil
-}
-
-// finite says that none of the values is NaN or infinite.
-func finite(values []float32) bool {
-	for _, v := range values {
-		if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
-			return false
-		}
-	}
-	return true
-}
-
-// mirror turns rows of w values back to front.
-func mirror(to, from []float32, w int) {
-	for y := 0; y < len(from); y += w {
-		for x := range w {
-			to[y+x] = from[y+w-1-x]
-		}
-	}
-}
-
-// refine turns the model's small, hazy answer into a clean matte and the
-// colours on both sides of its edge. The steps and their constants were
-// measured on held-out pictures.
-func refine(work *vips.Picture, subject plane) (matte, colours) {
+// refine turns the model's small, hazy answer into a clean matte. The steps and
+// their constants were measured on held-out pictures.
+func refine(work *vips.Picture, subject plane) matte {
 	longest := float64(max(work.Width, work.Height))
 	width := max(2, bandShare*longest)
 
@@ -120,9 +76,7 @@ func refine(work *vips.Picture, subject plane) (matte, colours) {
 	var m matte
 	m.low, m.high = limits(inside, work.Width, width)
 	m.edges = fitEdges(work, alpha, max(2, fitShare*longest))
-
-	w, h := within(colourSide, work.Width, work.Height)
-	return m, separate(shrink(work, w, h, 0, 1), m.paint(work).resize(w, h))
+	return m
 }
 
 // paint is the matte of a whole RGB picture.
