@@ -50,6 +50,7 @@ const (
 type Config struct {
 	URL  string // one or more nats:// or tls:// URLs, separated by commas
 	Name string // of this connection, in NATS' own listings
+	Credentials
 }
 
 // Bus is a connection to NATS with JetStream. It reconnects by itself for as
@@ -68,16 +69,22 @@ type Bus struct {
 // failed, and had cancelled the job.
 func Connect(c Config, log *slog.Logger) (*Bus, error) {
 	b := &Bus{log: log}
-	conn, err := nats.Connect(c.URL,
+	options, err := c.Credentials.options()
+	if err != nil {
+		return nil, fmt.Errorf("connect to NATS: %w", err)
+	}
+	options = append(options,
 		nats.Name(c.Name),
 		nats.ReconnectBufSize(-1),
 		nats.RetryOnFailedConnect(true),
 		nats.MaxReconnects(-1),
+		nats.IgnoreAuthErrorAbort(), // credentials are renewed on one side before the other
 		nats.ReconnectWait(100*time.Millisecond),
 		nats.ReconnectJitter(200*time.Millisecond, time.Second),
 		nats.Timeout(2*time.Second),
 		nats.PingInterval(5*time.Second),
 		nats.MaxPingsOutstanding(2),
+		nats.ReconnectErrHandler((&failures{to: log}).log),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			if err != nil {
 				log.Warn("the queue's connection is down", "error", err)
@@ -94,6 +101,7 @@ func Connect(c Config, log *slog.Logger) (*Bus, error) {
 			log.Warn("the queue's connection", "error", err)
 		}),
 	)
+	conn, err := nats.Connect(c.URL, options...)
 	if err != nil {
 		return nil, fmt.Errorf("connect to NATS: %w", err)
 	}
@@ -103,6 +111,21 @@ func Connect(c Config, log *slog.Logger) (*Bus, error) {
 		return nil, fmt.Errorf("open JetStream: %w", err)
 	}
 	return b, nil
+}
+
+// failures logs why a connection attempt failed, once per reason: there are
+// several attempts a second.
+type failures struct {
+	to   *slog.Logger
+	last string // only read and written by the connection's one callback goroutine
+}
+
+func (f *failures) log(_ *nats.Conn, err error) {
+	if err == nil || err.Error() == f.last {
+		return
+	}
+	f.last = err.Error()
+	f.to.Warn("the queue cannot be reached", "error", err)
 }
 
 // Close ends the connection. Messages that are not acknowledged are delivered
