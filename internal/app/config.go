@@ -8,10 +8,12 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"os"
 	"runtime"
 	"strings"
 	"time"
 
+	"pictor/internal/bus"
 	"pictor/internal/job"
 	"pictor/internal/onnx"
 )
@@ -56,8 +58,17 @@ type Keys struct {
 // here fills in what is not given.
 type Stores struct {
 	DatabaseURL string `env:"PICTOR_DATABASE_URL" placeholder:"URL" help:"Postgres database. Empty: the dev stack that runs here."`
-	NATSURL     string `name:"nats-url" env:"PICTOR_NATS_URL" placeholder:"nats://127.0.0.1:4222" help:"NATS servers with JetStream, separated by commas."`
-	BlobURL     string `env:"PICTOR_BLOB_URL" placeholder:"file:///var/lib/pictor/blobs" help:"Store of inputs and results: file:///folder."`
+	NATSURL     string `name:"nats-url" env:"PICTOR_NATS_URL" placeholder:"nats://127.0.0.1:4222" help:"NATS servers with JetStream, separated by commas; nats:// or tls://, with user:password@ where they ask."`
+	NATSFiles
+	BlobURL string `env:"PICTOR_BLOB_URL" placeholder:"file:///var/lib/pictor/blobs" help:"Store of inputs and results: file:///folder, s3://bucket, gs://bucket or azblob://container."`
+}
+
+// NATSFiles is what a URL cannot carry.
+type NATSFiles struct {
+	NATSCreds string `name:"nats-creds" env:"PICTOR_NATS_CREDS" placeholder:"FILE" help:"Credentials of a NATS user, a .creds file."`
+	NATSCA    string `name:"nats-ca" env:"PICTOR_NATS_CA" placeholder:"FILE" help:"Certificates (PEM) that the NATS servers' must descend from. Empty: the system's."`
+	NATSCert  string `name:"nats-cert" env:"PICTOR_NATS_CERT" placeholder:"FILE" help:"Our certificate (PEM) for NATS servers that ask for one."`
+	NATSKey   string `name:"nats-key" env:"PICTOR_NATS_KEY" placeholder:"FILE" help:"Key (PEM) of PICTOR_NATS_CERT."`
 }
 
 // Times is when a job is given up, and a result deleted.
@@ -149,7 +160,8 @@ func (c Stores) Mistakes() error {
 		database,
 		checkURL("PICTOR_DATABASE_URL", c.DatabaseURL, "postgres", "postgresql"),
 		checkNATS(c.NATSURL),
-		checkURL("PICTOR_BLOB_URL", c.BlobURL),
+		c.NATSFiles.mistakes(),
+		checkURL("PICTOR_BLOB_URL", c.BlobURL, "file", "s3", "gs", "azblob", "mem"),
 	)
 }
 
@@ -255,6 +267,35 @@ func checkNATS(list string) error {
 		mistakes = append(mistakes, checkURL("PICTOR_NATS_URL", strings.TrimSpace(s), "nats", "tls", "ws", "wss"))
 	}
 	return errors.Join(mistakes...)
+}
+
+func (c NATSFiles) mistakes() error {
+	var pair error
+	if (c.NATSCert == "") != (c.NATSKey == "") {
+		pair = errors.New("PICTOR_NATS_CERT and PICTOR_NATS_KEY come together")
+	}
+	return errors.Join(pair,
+		checkFile("PICTOR_NATS_CREDS", c.NATSCreds), checkFile("PICTOR_NATS_CA", c.NATSCA),
+		checkFile("PICTOR_NATS_CERT", c.NATSCert), checkFile("PICTOR_NATS_KEY", c.NATSKey))
+}
+
+// checkFile accepts an empty name, and one of a file that can be read.
+func checkFile(name, file string) error {
+	if file == "" {
+		return nil
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return f.Close()
+}
+
+// queue is how the process of that name connects to NATS.
+func (c Stores) queue(name string) bus.Config {
+	return bus.Config{URL: c.NATSURL, Name: name, Credentials: bus.Credentials{
+		User: c.NATSCreds, CA: c.NATSCA, Certificate: c.NATSCert, Key: c.NATSKey,
+	}}
 }
 
 func atLeast(name string, d, least time.Duration) error {

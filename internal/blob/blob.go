@@ -16,14 +16,11 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
 	"github.com/google/uuid"
 	"gocloud.dev/blob"
-	"gocloud.dev/blob/fileblob"
-	"gocloud.dev/blob/memblob"
 	"gocloud.dev/gcerrors"
 )
 
@@ -33,58 +30,8 @@ var ErrNotFound = errors.New("no such object")
 // Store is a place for objects. It is safe for concurrent use.
 type Store struct {
 	bucket *blob.Bucket
-	folder *folder // nil unless the store is a folder
-}
-
-// Open opens the store that a URL names:
-//
-//	file:///var/lib/pictor/blobs   a folder, made when it is missing
-//	mem://                         memory of this process, for tests
-//
-// A folder takes fileblob's parameters, such as ?dir_file_mode=0750 (0700
-// when not given).
-func Open(ctx context.Context, rawURL string) (*Store, error) {
-	u, err := url.Parse(rawURL)
-	if err != nil {
-		return nil, fmt.Errorf("blob store: %w", err)
-	}
-	switch u.Scheme {
-	case "file":
-		return openFolder(ctx, u)
-	case "mem":
-		return &Store{bucket: memblob.OpenBucket(nil)}, nil
-	case "s3", "gs", "azblob":
-		return nil, fmt.Errorf("blob store %s: this build of pictor holds no driver for %s://; use file:///folder", u.Redacted(), u.Scheme)
-	default:
-		return nil, fmt.Errorf("blob store %s: want file:///folder or mem://", u.Redacted())
-	}
-}
-
-func openFolder(ctx context.Context, u *url.URL) (*Store, error) {
-	// fileblob ignores the host, so that file://data would mean the root of
-	// the disk.
-	if u.Host != "" && u.Host != "localhost" && u.Host != "." {
-		return nil, fmt.Errorf("blob store %s: the folder must be absolute, as in file:///%s%s", u, u.Host, u.Path)
-	}
-	opener := fileblob.URLOpener{Options: fileblob.Options{
-		CreateDir:   true,
-		DirFileMode: 0o700, // customers' pictures
-		// Temporary files beside the final ones: a rename cannot cross file
-		// systems, and os.TempDir may be memory.
-		NoTempDir: true,
-		// A sidecar file is written before its object: a crash between the
-		// two would leave it for ever.
-		Metadata: fileblob.MetadataDontWrite,
-	}}
-	bucket, err := opener.OpenBucketURL(ctx, u)
-	if err != nil {
-		return nil, fmt.Errorf("blob store %s: %w", u, err)
-	}
-	folder, err := newFolder(u)
-	if err != nil {
-		return nil, fmt.Errorf("blob store %s: %w", u, err)
-	}
-	return &Store{bucket: bucket, folder: folder}, nil
+	folder *folder   // nil unless the store is a folder
+	s3     *s3Bucket // nil unless it is a bucket of S3
 }
 
 // Close releases the store. No object may be open any more.
@@ -108,9 +55,13 @@ func (s *Store) put(ctx context.Context, key, contentType string, r io.Reader) e
 	defer cancel()
 
 	opt := &blob.WriterOptions{ContentType: contentType}
-	var sync func() error
+	sync := func() error { return nil }
+	failed := func(error) {}
 	if s.folder != nil {
 		sync = s.folder.syncOnClose(opt, key)
+	}
+	if s.s3 != nil {
+		failed = s.s3.abortOnFailure(ctx, opt)
 	}
 	w, err := s.bucket.NewWriter(ctx, key, opt)
 	for try := 0; try < 3 && gcerrors.Code(err) == gcerrors.NotFound; try++ {
@@ -122,15 +73,16 @@ func (s *Store) put(ctx context.Context, key, contentType string, r io.Reader) e
 		return err
 	}
 	_, err = io.Copy(w, &untilDone{ctx, r})
-	if err == nil && sync != nil {
+	if err == nil {
 		err = sync()
 	}
 	if err != nil {
 		cancel()
-		_ = w.Close() // only cleans up: err says what happened
+		failed(w.Close()) // only cleans up: err says what happened
 		return err
 	}
 	if err := w.Close(); err != nil {
+		failed(err)
 		return err
 	}
 	if s.folder != nil {
@@ -184,7 +136,9 @@ func (s *Store) open(ctx context.Context, key string) (*Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := s.bucket.NewReader(ctx, key, nil)
+	opt := new(blob.ReaderOptions)
+	withoutWarnings(opt)
+	r, err := s.bucket.NewReader(ctx, key, opt)
 	if err != nil {
 		return nil, err
 	}
@@ -260,13 +214,17 @@ func (s *Store) List(ctx context.Context, prefix string, fn func(key string, mod
 }
 
 // RemoveHalfWritten deletes what processes that died in the middle of a Put
-// before the given time left behind, and returns how many files that were.
-// Only a folder needs it: other stores clean up by themselves.
+// before the given time left behind, and returns how much that was. Folders and
+// S3 keep it for ever; other stores clean up by themselves.
 func (s *Store) RemoveHalfWritten(ctx context.Context, before time.Time) (int, error) {
-	if s.folder == nil {
+	switch {
+	case s.folder != nil:
+		return s.folder.removeHalfWritten(ctx, before)
+	case s.s3 != nil:
+		return s.s3.removeHalfWritten(ctx, before)
+	default:
 		return 0, nil
 	}
-	return s.folder.removeHalfWritten(ctx, before)
 }
 
 // Check writes, reads and deletes an object of its own.

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"io"
 	"io/fs"
 	"os"
@@ -32,6 +33,10 @@ const (
 func TestMain(m *testing.M) {
 	switch os.Getenv(child) {
 	case "":
+		flag.Parse()
+		if *given == "" {
+			forgetClouds()
+		}
 		os.Exit(m.Run())
 	case "stops in a put":
 		stopInPut()
