@@ -126,7 +126,7 @@ func (a *Admin) DeleteAccount(ctx context.Context, name string) (postgres.Accoun
 
 // forget is best effort: without it a key is remembered for at most a minute.
 func (a *Admin) forget(keys ...postgres.Key) {
-	queue, err := bus.Connect(bus.Config{URL: a.connection.NATSURL, Name: "pictor-cli"}, slog.New(slog.DiscardHandler))
+	queue, err := bus.Connect(a.connection.queue("pictor-cli"), slog.New(slog.DiscardHandler))
 	if err == nil {
 		defer queue.Close()
 		for _, k := range keys {

@@ -129,6 +129,11 @@ func TestConfig_refuses(t *testing.T) {
 			func(c app.Config) error { return c.Stores.Mistakes() },
 			[]string{"PICTOR_DATABASE_URL", "PICTOR_NATS_URL", "PICTOR_BLOB_URL"},
 		},
+		"files for NATS": {
+			map[string]string{"PICTOR_NATS_CREDS": "/missing/creds", "PICTOR_NATS_CA": "/missing/ca", "PICTOR_NATS_CERT": "/missing/cert"},
+			func(c app.Config) error { return c.Stores.Mistakes() },
+			[]string{"PICTOR_NATS_CREDS", "PICTOR_NATS_CA", "PICTOR_NATS_CERT", "PICTOR_NATS_KEY"},
+		},
 		"times": {
 			map[string]string{"PICTOR_STUCK_AFTER": "1s", "PICTOR_RESULT_TTL": "-1h"},
 			func(c app.Config) error { return c.Times.Mistakes() },

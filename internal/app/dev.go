@@ -89,7 +89,7 @@ func NewStack(ctx context.Context, c DevConfig, log *slog.Logger) (_ *Stack, err
 	if err != nil {
 		return nil, err
 	}
-	stores := Stores{s.Info.DatabaseURL, s.Info.NATSURL, blobs}
+	stores := Stores{DatabaseURL: s.Info.DatabaseURL, NATSURL: s.Info.NATSURL, BlobURL: blobs}
 	if err := s.account(ctx, c.KeyPrefix); err != nil {
 		return nil, err
 	}

@@ -76,7 +76,7 @@ func Doctor(ctx context.Context, c DoctorConfig, stores Stores) []Finding {
 			found = append(found, books(ctx, database, c.StuckAfter)...)
 		}
 	}
-	look("queue", queueHint, func(ctx context.Context) (string, error) { return lookAtQueue(ctx, stores.NATSURL) })
+	look("queue", queueHint, func(ctx context.Context) (string, error) { return lookAtQueue(ctx, stores) })
 	look("store", storeHint, func(ctx context.Context) (string, error) { return lookAtStore(ctx, stores.BlobURL) })
 	look("models", modelsHint, func(context.Context) (string, error) {
 		return fmt.Sprintf("%d shipped models are intact", len(models.Shipped())), models.Verify()
@@ -103,8 +103,8 @@ func books(ctx context.Context, database *postgres.DB, stuckAfter time.Duration)
 	return found
 }
 
-func lookAtQueue(ctx context.Context, url string) (string, error) {
-	queue, err := bus.Connect(bus.Config{URL: url, Name: "pictor-doctor"}, slog.New(slog.DiscardHandler))
+func lookAtQueue(ctx context.Context, stores Stores) (string, error) {
+	queue, err := bus.Connect(stores.queue("pictor-doctor"), slog.New(slog.DiscardHandler))
 	if err != nil {
 		return "", err
 	}

@@ -47,7 +47,7 @@ func openParts(ctx context.Context, c Stores, name string, log *slog.Logger) (*p
 		return nil, nil, err
 	}
 	opened.add(func() { _ = store.Close() })
-	queue, err := bus.Connect(bus.Config{URL: c.NATSURL, Name: name}, log)
+	queue, err := bus.Connect(c.queue(name), log)
 	if err != nil {
 		opened.close()
 		return nil, nil, err
