@@ -146,7 +146,7 @@ func (a *API) await(ctx context.Context, j job.Job, d time.Duration) job.Job {
 		a.log.WarnContext(ctx, "could not wait for a job", "request", exchangeOf(ctx).id, "job", j.ID, "error", err)
 		return j
 	}
-	return now
+	return *now
 }
 
 // checkKey refuses bytes that are no text: a header may hold any.

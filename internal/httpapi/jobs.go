@@ -24,7 +24,7 @@ func (a *API) GetJob(ctx context.Context, params api.GetJobParams) (*api.Job, er
 	if err != nil {
 		return nil, err
 	}
-	return a.toJob(j)
+	return a.toJob(*j)
 }
 
 // GetJobResult is GET /jobs/{id}/result.

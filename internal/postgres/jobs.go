@@ -20,6 +20,29 @@ func (db *DB) Job(ctx context.Context, account int64, id job.ID) (job.Job, error
 	return db.job(ctx, `select `+jobColumns+` from jobs where id = $1 and (account_id = $2::bigint or $2 = 0)`, string(id), account)
 }
 
+// JobsByID reads those of the jobs that exist. Every id must be a UUID.
+func (db *DB) JobsByID(ctx context.Context, ids []job.ID) (map[job.ID]*job.Job, error) {
+	var rows []jobRow
+	if err := db.list(ctx, &rows, `select `+jobColumns+` from jobs where id = any($1::uuid[])`, pq.Array(ids)); err != nil {
+		return nil, fmt.Errorf("read %d jobs: %w", len(ids), err)
+	}
+	byID := make(map[job.ID]*job.Job, len(rows))
+	for _, r := range rows {
+		j := r.job()
+		byID[j.ID] = &j
+	}
+	return byID, nil
+}
+
+// Ended says which of the jobs are final. Every id must be a UUID.
+func (db *DB) Ended(ctx context.Context, ids []job.ID) ([]job.ID, error) {
+	var ended []job.ID
+	if err := db.list(ctx, &ended, `select id from jobs where id = any($1::uuid[]) and finished_at is not null`, pq.Array(ids)); err != nil {
+		return nil, fmt.Errorf("look which of %d jobs have ended: %w", len(ids), err)
+	}
+	return ended, nil
+}
+
 // JobByToken reads the completed job whose result has the token. It is not
 // found once the result is deleted.
 func (db *DB) JobByToken(ctx context.Context, token string) (job.Job, error) {

@@ -2,18 +2,23 @@
 //
 // One subscription serves every waiter of the process. A wake-up is only a
 // hint to look: it may be lost or doubled, so a waiter registers first, then
-// reads the row, then sleeps, and reads again now and then. Registering before
-// reading closes the gap in which a job could finish unseen.
+// reads the row, then sleeps. Registering before reading closes the gap in which
+// a job could finish unseen. Now and then the hub asks which of all awaited jobs
+// have ended, and wakes whoever should have been woken.
+//
+// No waiter has a statement of its own: see reader.
 package wait
 
 import (
 	"context"
 	"log/slog"
-	"math/rand/v2"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
 	"pictor/internal/bus"
+	"pictor/internal/fault"
 	"pictor/internal/job"
 	"pictor/internal/postgres"
 )
@@ -21,47 +26,58 @@ import (
 const (
 	// reread bounds the delay that a lost wake-up can cause.
 	reread = 5 * time.Second
-	// readTimeout bounds one look at the row. It is apart from the client's
-	// patience, so that the last look can still be made when that has ended.
+	// readTimeout bounds one statement.
 	readTimeout = 5 * time.Second
-	// spread is the time over which everybody looks after a reconnect, so that
-	// 10,000 waiters do not ask the database at once.
-	spread = 2 * time.Second
-	shards = 64
+	// batch is how many jobs one statement asks for at most.
+	batch = 1000
+)
+
+type (
+	readRows  func(context.Context, []job.ID) (map[job.ID]*job.Job, error)
+	readEnded func(context.Context, []job.ID) ([]job.ID, error)
 )
 
 // Hub is the waiting room of one process.
 type Hub struct {
-	db     *postgres.DB
-	log    *slog.Logger
-	closed chan struct{}
-	close  func()
-	shards [shards]shard
-}
+	rows    *reader
+	ended   readEnded
+	log     *slog.Logger
+	missed  chan struct{} // wake-ups may have been missed
+	closing context.Context
+	close   func()
 
-// shard is a part of the waiters, so that 10,000 of them do not queue for one
-// lock.
-type shard struct {
 	mu      sync.Mutex
-	waiting map[job.ID]map[chan struct{}]struct{}
+	waiting map[job.ID][]chan struct{}
 }
 
 // New opens the waiting room and listens for finished jobs until Close.
 func New(db *postgres.DB, queue *bus.Bus, log *slog.Logger) (*Hub, error) {
-	h := &Hub{db: db, log: log, closed: make(chan struct{})}
-	for i := range h.shards {
-		h.shards[i].waiting = make(map[job.ID]map[chan struct{}]struct{})
+	return open(db.JobsByID, db.Ended, queue, log)
+}
+
+func open(rows readRows, ended readEnded, queue *bus.Bus, log *slog.Logger) (*Hub, error) {
+	h := &Hub{
+		rows: &reader{read: rows, log: log}, ended: ended, log: log,
+		missed: make(chan struct{}, 1), waiting: make(map[job.ID][]chan struct{}),
 	}
 	stop, err := queue.OnFinished(h.wake)
 	if err != nil {
 		return nil, err
 	}
-	stopReconnect := queue.OnReconnect(h.wakeAll)
+	stopReconnect := queue.OnReconnect(func() {
+		select {
+		case h.missed <- struct{}{}:
+		default:
+		}
+	})
+	closing, end := context.WithCancel(context.Background())
+	h.closing = closing
 	h.close = sync.OnceFunc(func() {
 		stop()
 		stopReconnect()
-		close(h.closed)
+		end()
 	})
+	go h.lookForEnded()
 	return h, nil
 }
 
@@ -71,21 +87,20 @@ func (h *Hub) Close() { h.close() }
 
 // Waiting is the number of requests that are held.
 func (h *Hub) Waiting() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	n := 0
-	for i := range h.shards {
-		s := &h.shards[i]
-		s.mu.Lock()
-		for _, waiters := range s.waiting {
-			n += len(waiters)
-		}
-		s.mu.Unlock()
+	for _, waiters := range h.waiting {
+		n += len(waiters)
 	}
 	return n
 }
 
 // For returns the account's job when it is final, and as it is after at most d.
 // A job of another account is fault.NotFound, like one that does not exist.
-func (h *Hub) For(ctx context.Context, account int64, id job.ID, d time.Duration) (job.Job, error) {
+//
+// Its stack is there for as long as it waits, so it holds little.
+func (h *Hub) For(ctx context.Context, account int64, id job.ID, d time.Duration) (*job.Job, error) {
 	woken, leave := h.enter(id)
 	defer leave()
 	j, err := h.read(ctx, account, id)
@@ -94,66 +109,59 @@ func (h *Hub) For(ctx context.Context, account int64, id job.ID, d time.Duration
 	}
 	end := time.NewTimer(d)
 	defer end.Stop()
-	again := time.NewTicker(reread)
-	defer again.Stop()
 	for {
 		over := false
 		select {
 		case <-woken:
-		case <-again.C:
 		case <-end.C:
 			over = true
-		case <-h.closed:
+		case <-h.closing.Done():
 			over = true
 		case <-ctx.Done():
-			return j, ctx.Err()
+			return nil, ctx.Err()
 		}
-		now, err := h.read(ctx, account, id)
-		switch {
-		case err != nil && over:
-			return job.Job{}, err
-		case err != nil:
-			h.log.WarnContext(ctx, "a waiter could not look at its job; it will again", "job", id, "error", err)
-			continue
+		j, err := h.read(ctx, account, id)
+		if over || err == nil && j.State.Final() {
+			return j, err
 		}
-		if now.State.Final() || over {
-			return now, nil
-		}
-		j = now
+		// Neither a wake-up for nothing nor a failed look ends the wait.
 	}
 }
 
-func (h *Hub) read(ctx context.Context, account int64, id job.ID) (job.Job, error) {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
-	defer cancel()
-	return h.db.Job(ctx, account, id)
+func (h *Hub) read(ctx context.Context, account int64, id job.ID) (*job.Job, error) {
+	j, err := h.rows.job(ctx, id)
+	if err == nil && (j == nil || j.Account != account) {
+		err = fault.New(fault.NotFound, "No such job.")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return j, nil
 }
 
 func (h *Hub) enter(id job.ID) (woken <-chan struct{}, leave func()) {
-	s, c := h.shard(id), make(chan struct{}, 1)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.waiting[id] == nil {
-		s.waiting[id] = make(map[chan struct{}]struct{}, 1)
-	}
-	s.waiting[id][c] = struct{}{}
+	c := make(chan struct{}, 1)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.waiting[id] = append(h.waiting[id], c)
 	return c, func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		delete(s.waiting[id], c)
-		if len(s.waiting[id]) == 0 {
-			delete(s.waiting, id)
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		left := slices.DeleteFunc(h.waiting[id], func(other chan struct{}) bool { return other == c })
+		if len(left) == 0 {
+			delete(h.waiting, id)
+			return
 		}
+		h.waiting[id] = left
 	}
 }
 
 // wake runs on the connection's reader, so it never blocks: a waiter that was
 // woken already needs no second wake-up.
 func (h *Hub) wake(id job.ID) {
-	s := h.shard(id)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for c := range s.waiting[id] {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, c := range h.waiting[id] {
 		select {
 		case c <- struct{}{}:
 		default:
@@ -161,28 +169,33 @@ func (h *Hub) wake(id job.ID) {
 	}
 }
 
-func (h *Hub) wakeAll() {
-	for i := range h.shards {
-		time.AfterFunc(rand.N(spread), func() {
-			s := &h.shards[i]
-			s.mu.Lock()
-			ids := make([]job.ID, 0, len(s.waiting))
-			for id := range s.waiting {
-				ids = append(ids, id)
+// lookForEnded wakes waiters whose wake-up was lost.
+func (h *Hub) lookForEnded() {
+	tick := time.NewTicker(reread)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-h.missed:
+		case <-h.closing.Done():
+			return
+		}
+		for ids := range slices.Chunk(h.awaited(), batch) {
+			ctx, done := context.WithTimeout(h.closing, readTimeout)
+			ended, err := h.ended(ctx, ids)
+			done()
+			if err != nil && h.closing.Err() == nil {
+				h.log.Warn("could not look which jobs have ended; it is tried again", "jobs", len(ids), "error", err)
 			}
-			s.mu.Unlock()
-			for _, id := range ids {
+			for _, id := range ended {
 				h.wake(id)
 			}
-		})
+		}
 	}
 }
 
-// shard spreads ids over the shards by FNV-1a.
-func (h *Hub) shard(id job.ID) *shard {
-	hash := uint32(2166136261)
-	for i := range len(id) {
-		hash = (hash ^ uint32(id[i])) * 16777619
-	}
-	return &h.shards[hash%shards]
+func (h *Hub) awaited() []job.ID {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Collect(maps.Keys(h.waiting))
 }

@@ -31,7 +31,8 @@ const (
 	admitting  = "from admit("
 	claiming   = "fence = fence + 1"
 	completing = "set state = 'completed'"
-	reading    = "from jobs where id = $1 and (account_id"
+	reading    = "finished_at from jobs where id = any"
+	rereading  = "select id from jobs where id = any"
 )
 
 // hold stops the first exchange with a statement until it is let go. Later ones
@@ -44,13 +45,17 @@ type hold struct {
 
 // holdAt sets a node's rules to one hold: on what the node has sent and the
 // database has not, or on what the database has done and the node does not know.
-func holdAt(t testing.TB, n *node, sent bool, statement string) *hold {
+// Exchanges with the statements to cut lose their connection.
+func holdAt(t testing.TB, n *node, sent bool, statement string, cut ...string) *hold {
 	t.Helper()
 	h := &hold{reached: make(chan struct{}), release: make(chan struct{})}
 	h.let = sync.OnceFunc(func() { close(h.release) })
 	t.Cleanup(h.let)
 	var first sync.Once
 	rule := func(ctx context.Context, s string) error {
+		if slices.ContainsFunc(cut, func(c string) bool { return strings.Contains(s, c) }) {
+			return errCut
+		}
 		if !strings.Contains(s, statement) {
 			return nil
 		}
@@ -335,7 +340,7 @@ func TestWaiter_misses_no_wakeup(t *testing.T) {
 	id := l.ask(t, a)
 	await(t, "the worker completes", end.reached)
 
-	look := holdAt(t, k.serves[0], false, reading)
+	look := holdAt(t, k.serves[0], false, reading, rereading)
 	wakeup := k.serves[0].queue.hears("jobs.finished." + string(id))
 	answered := make(chan struct{})
 	var began time.Time
