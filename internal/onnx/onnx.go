@@ -59,6 +59,9 @@ type Options struct {
 	// Output names the output to compute; empty for the first. Models of the
 	// U2-Net family have several.
 	Output string
+	// Input is the shape that Run will be given, with 0 for sides that vary:
+	// Load refuses a model that declares another. Zero is any shape.
+	Input [4]int
 }
 
 // Names of engines, as PICTOR_ENGINE gives them.

@@ -18,6 +18,13 @@ func (goEngine) Provider() string { return "CPU" }
 func (goEngine) Close() error     { return nil }
 
 func (e goEngine) Load(name string, onnx []byte, opt Options) (Model, error) {
+	_, out, err := declared(onnx, opt)
+	if err == nil && out.Type != graph.Float32 {
+		err = fmt.Errorf("its output %q does not give float32, the only type that onnx-go computes", out.Name)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("load model %s: %w", name, err)
+	}
 	m, err := graph.Load(onnx, graph.Options{Threads: e.threads, Output: opt.Output})
 	if err != nil {
 		return nil, fmt.Errorf("load model %s: %w", name, err)

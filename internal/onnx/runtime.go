@@ -10,6 +10,8 @@ import (
 	"sync"
 
 	ort "github.com/yalue/onnxruntime_go"
+
+	"pictor/internal/onnx/graph"
 )
 
 // environment guards the start of ONNX Runtime, which exists once per process:
@@ -140,27 +142,20 @@ func (e *runtimeEngine) Provider() string {
 func (e *runtimeEngine) Close() error { return nil }
 
 func (e *runtimeEngine) Load(name string, onnx []byte, opt Options) (Model, error) {
-	inputs, outputs, err := ort.GetInputOutputInfoWithONNXData(onnx)
+	in, out, err := declared(onnx, opt)
 	if err != nil {
-		return nil, fmt.Errorf("read model %s: %w", name, err)
-	}
-	output := opt.Output
-	if output == "" && len(outputs) > 0 {
-		output = outputs[0].Name
-	}
-	if len(inputs) != 1 || output == "" {
-		return nil, fmt.Errorf("model %s has %d inputs and %d outputs: want one input and an output", name, len(inputs), len(outputs))
+		return nil, fmt.Errorf("load model %s: %w", name, err)
 	}
 	options, err := e.sessionOptions(opt)
 	if err != nil {
 		return nil, fmt.Errorf("load model %s: %w", name, err)
 	}
 	defer options.Destroy()
-	session, err := ort.NewDynamicAdvancedSessionWithONNXData(onnx, []string{inputs[0].Name}, []string{output}, options)
+	session, err := ort.NewDynamicAdvancedSessionWithONNXData(onnx, []string{in.Name}, []string{out.Name}, options)
 	if err != nil {
 		return nil, fmt.Errorf("load model %s: %w", name, err)
 	}
-	return &runtimeModel{name: name, session: session}, nil
+	return &runtimeModel{name: name, session: session, half: out.Type == graph.Float16}, nil
 }
 
 func (e *runtimeEngine) sessionOptions(opt Options) (*ort.SessionOptions, error) {
@@ -205,6 +200,7 @@ func appendCUDA(options *ort.SessionOptions) error {
 type runtimeModel struct {
 	name    string
 	session *ort.DynamicAdvancedSession
+	half    bool // the output is float16
 }
 
 func (m *runtimeModel) Run(ctx context.Context, in, out Tensor) error {
@@ -225,20 +221,38 @@ func (m *runtimeModel) Run(ctx context.Context, in, out Tensor) error {
 		return fmt.Errorf("run model %s: %w", m.name, err)
 	}
 	defer x.Destroy()
-	y, err := ort.NewTensor(shape(out), out.Data)
+	y, halves, err := m.output(out)
 	if err != nil {
 		return fmt.Errorf("run model %s: %w", m.name, err)
 	}
 	defer y.Destroy()
+	if halves != nil {
+		pin.Pin(&halves[0])
+	}
 	if err := m.run(ctx, x, y); err != nil {
 		return fmt.Errorf("run model %s on %v: %w", m.name, in.Shape, err)
+	}
+	if halves != nil {
+		fromHalf(out.Data, halves)
 	}
 	return nil
 }
 
+// output is where ONNX Runtime writes: the data of out, or the bytes of numbers
+// of half precision that are then converted into it.
+func (m *runtimeModel) output(out Tensor) (y ort.Value, halves []byte, err error) {
+	if !m.half {
+		y, err = ort.NewTensor(shape(out), out.Data)
+		return y, nil, err
+	}
+	halves = make([]byte, 2*len(out.Data))
+	y, err = ort.NewCustomDataTensor(shape(out), halves, ort.TensorElementDataTypeFloat16)
+	return y, halves, err
+}
+
 // run ends early when ctx is cancelled: a large foreign model takes many
 // seconds for one picture.
-func (m *runtimeModel) run(ctx context.Context, x, y *ort.Tensor[float32]) error {
+func (m *runtimeModel) run(ctx context.Context, x, y ort.Value) error {
 	options, err := ort.NewRunOptions()
 	if err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"pictor/internal/onnx/graph"
+	"pictor/internal/testkit/onnxfile"
 )
 
 // survives loads and runs a model that may be broken in any way. A panic that
@@ -28,20 +29,20 @@ func survives(t *testing.T, model []byte) {
 
 // seeds are small models with every kind of operator.
 func seeds() [][]byte {
-	shapes := newModel(13).input("x", -1, 3, -1, -1).output("y").
-		node("Shape", "x", "s").ints("two", 2).ints("four", 4).ints("one", 1).node("Slice", "s two four", "hw").
-		node("Gather", "s one", "c").node("Cast", "hw", "f", attr{"to", 1}).node("Floor", "f", "g").node("Cast", "g", "i", attr{"to", 7}).
-		node("Unsqueeze", "c one", "u", attr{"axes", []int{0}}).node("Squeeze", "u", "q").
-		node("ConstantOfShape", "hw", "z", attr{"value", raw("", 1, []int{1}, floatBytes(2))}).node("Expand", "z hw", "e").
-		node("Mul", "x e", "m").node("Split", "m", "k l n", attr{"axis", 1}).node("Concat", "l n k", "o", attr{"axis", -3}).
-		ints("pads", 0, 0, 1, 2, 0, 0, 0, 1).node("Pad", "o pads", "p", attr{"mode", "reflect"}).
-		node("Transpose", "p", "t", attr{"perm", []int{0, 1, 3, 2}}).node("Flatten", "t", "h").
-		ints("back", 1, 3, -1, 9).node("Reshape", "h back", "y")
-	pools := newModel(11).input("x").output("y").conv("x", "a", 3, 4, 3, attr{"strides", []int{2, 1}}).
-		node("AveragePool", "a", "b", attr{"kernel_shape", []int{2, 3}}, attr{"auto_pad", "SAME_UPPER"}).
-		noise("w", 0, 1, 4, 3, 2, 2).node("ConvTranspose", "b w", "c", attr{"strides", []int{2, 2}}, attr{"output_padding", []int{1, 0}}).
-		node("GlobalAveragePool", "c", "d").node("Sub", "c d", "e").node("Clip", "e", "f").node("Tanh", "f", "y")
-	return [][]byte{uNet().bytes(), srvgg().bytes(), rrdb().bytes(), shapes.bytes(), pools.bytes()}
+	shapes := onnxfile.New(13).Input("x", -1, 3, -1, -1).Output("y").
+		Node("Shape", "x", "s").Ints("two", 2).Ints("four", 4).Ints("one", 1).Node("Slice", "s two four", "hw").
+		Node("Gather", "s one", "c").Node("Cast", "hw", "f", onnxfile.Attr("to", 1)).Node("Floor", "f", "g").Node("Cast", "g", "i", onnxfile.Attr("to", 7)).
+		Node("Unsqueeze", "c one", "u", onnxfile.Attr("axes", []int{0})).Node("Squeeze", "u", "q").
+		Node("ConstantOfShape", "hw", "z", onnxfile.Attr("value", onnxfile.Raw("", 1, []int{1}, onnxfile.FloatBytes(2)))).Node("Expand", "z hw", "e").
+		Node("Mul", "x e", "m").Node("Split", "m", "k l n", onnxfile.Attr("axis", 1)).Node("Concat", "l n k", "o", onnxfile.Attr("axis", -3)).
+		Ints("pads", 0, 0, 1, 2, 0, 0, 0, 1).Node("Pad", "o pads", "p", onnxfile.Attr("mode", "reflect")).
+		Node("Transpose", "p", "t", onnxfile.Attr("perm", []int{0, 1, 3, 2})).Node("Flatten", "t", "h").
+		Ints("back", 1, 3, -1, 9).Node("Reshape", "h back", "y")
+	pools := onnxfile.New(11).Input("x").Output("y").Conv("x", "a", 3, 4, 3, onnxfile.Attr("strides", []int{2, 1})).
+		Node("AveragePool", "a", "b", onnxfile.Attr("kernel_shape", []int{2, 3}), onnxfile.Attr("auto_pad", "SAME_UPPER")).
+		Noise("w", 0, 1, 4, 3, 2, 2).Node("ConvTranspose", "b w", "c", onnxfile.Attr("strides", []int{2, 2}), onnxfile.Attr("output_padding", []int{1, 0})).
+		Node("GlobalAveragePool", "c", "d").Node("Sub", "c d", "e").Node("Clip", "e", "f").Node("Tanh", "f", "y")
+	return [][]byte{uNet().Bytes(), srvgg().Bytes(), rrdb().Bytes(), shapes.Bytes(), pools.Bytes()}
 }
 
 func TestLoad_takes_the_seeds(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 
 	"pictor/internal/onnx"
 	"pictor/internal/onnx/graph"
+	"pictor/internal/testkit/onnxfile"
 )
 
 // tolerance is how far the two engines may be apart: a third of the smallest
@@ -112,7 +113,7 @@ func TestRun_equals_ONNX_Runtime_on_every_shipped_model(t *testing.T) {
 func TestRun_equals_ONNX_Runtime_on_foreign_architectures(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		model *builder
+		model *onnxfile.File
 		shape [4]int
 	}{
 		"U2-Net": {uNet(), [4]int{1, 3, 45, 37}},
@@ -121,38 +122,38 @@ func TestRun_equals_ONNX_Runtime_on_foreign_architectures(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			equalsRuntime(t, c.model.bytes(), c.shape, 1e-4)
+			equalsRuntime(t, c.model.Bytes(), c.shape, 1e-4)
 		})
 	}
 }
 
 // uNet is one residual block of U2-Net with its way of enlarging to the size
 // of another tensor.
-func uNet() *builder {
-	m := newModel(11).input("x", -1, 3, -1, -1).output("y")
+func uNet() *onnxfile.File {
+	m := onnxfile.New(11).Input("x", -1, 3, -1, -1).Output("y")
 	normal := func(name string, channels int) {
 		for _, p := range []string{"g", "v"} {
-			m.noise(name+p, 1, 0.3, channels)
+			m.Noise(name+p, 1, 0.3, channels)
 		}
-		m.noise(name+"b", 0, 0.3, channels).noise(name+"m", 0, 0.3, channels)
+		m.Noise(name+"b", 0, 0.3, channels).Noise(name+"m", 0, 0.3, channels)
 	}
 	block := func(in, out string, from, to, dilation int) {
-		pads := attr{"pads", []int{dilation, dilation, dilation, dilation}}
-		m.conv(in, out+".c", from, to, 3, pads, attr{"dilations", []int{dilation, dilation}})
+		pads := onnxfile.Attr("pads", []int{dilation, dilation, dilation, dilation})
+		m.Conv(in, out+".c", from, to, 3, pads, onnxfile.Attr("dilations", []int{dilation, dilation}))
 		normal(out, to)
-		m.node("BatchNormalization", fmt.Sprintf("%[1]s.c %[1]sg %[1]sb %[1]sm %[1]sv", out), out+".n", attr{"epsilon", float32(1e-5)})
-		m.node("Relu", out+".n", out)
+		m.Node("BatchNormalization", fmt.Sprintf("%[1]s.c %[1]sg %[1]sb %[1]sm %[1]sv", out), out+".n", onnxfile.Attr("epsilon", float32(1e-5)))
+		m.Node("Relu", out+".n", out)
 	}
 	pool := func(in, out string) {
-		m.node("MaxPool", in, out, attr{"kernel_shape", []int{2, 2}}, attr{"strides", []int{2, 2}}, attr{"ceil_mode", 1})
+		m.Node("MaxPool", in, out, onnxfile.Attr("kernel_shape", []int{2, 2}), onnxfile.Attr("strides", []int{2, 2}), onnxfile.Attr("ceil_mode", 1))
 	}
 	like := func(in, other, out string) { // interpolate(in, size=other.shape[2:])
-		m.node("Shape", other, out+".s").node("Slice", out+".s two four zero", out+".hw")
-		m.node("Shape", in, out+".t").node("Slice", out+".t zero two zero", out+".nc")
-		m.node("Concat", out+".nc "+out+".hw", out+".size", attr{"axis", 0})
-		m.node("Resize", in+" none none "+out+".size", out, attr{"mode", "linear"}, attr{"coordinate_transformation_mode", "pytorch_half_pixel"})
+		m.Node("Shape", other, out+".s").Node("Slice", out+".s two four zero", out+".hw")
+		m.Node("Shape", in, out+".t").Node("Slice", out+".t zero two zero", out+".nc")
+		m.Node("Concat", out+".nc "+out+".hw", out+".size", onnxfile.Attr("axis", 0))
+		m.Node("Resize", in+" none none "+out+".size", out, onnxfile.Attr("mode", "linear"), onnxfile.Attr("coordinate_transformation_mode", "pytorch_half_pixel"))
 	}
-	m.ints("zero", 0).ints("two", 2).ints("four", 4).tensor(raw("none", 1, []int{0}, nil))
+	m.Ints("zero", 0).Ints("two", 2).Ints("four", 4).Tensor(onnxfile.Raw("none", 1, []int{0}, nil))
 	block("x", "a", 3, 12, 1)
 	block("a", "b", 12, 8, 1)
 	pool("b", "p")
@@ -160,49 +161,49 @@ func uNet() *builder {
 	pool("c", "q")
 	block("q", "d", 8, 8, 2)
 	block("d", "e", 8, 8, 4)
-	m.node("Concat", "e d", "f", attr{"axis", 1})
+	m.Node("Concat", "e d", "f", onnxfile.Attr("axis", 1))
 	block("f", "g", 16, 8, 1)
 	like("g", "c", "h")
-	m.node("Concat", "h c", "i", attr{"axis", -3})
+	m.Node("Concat", "h c", "i", onnxfile.Attr("axis", -3))
 	block("i", "j", 16, 8, 1)
 	like("j", "b", "k")
-	m.node("Concat", "k b", "l", attr{"axis", 1})
+	m.Node("Concat", "k b", "l", onnxfile.Attr("axis", 1))
 	block("l", "o", 16, 12, 1)
-	m.node("Add", "o a", "r").conv("r", "s", 12, 1, 3)
-	return m.node("Sigmoid", "s", "y")
+	m.Node("Add", "o a", "r").Conv("r", "s", 12, 1, 3)
+	return m.Node("Sigmoid", "s", "y")
 }
 
-func srvgg() *builder {
-	m := newModel(17).input("x", -1, 3, -1, -1).output("y")
+func srvgg() *onnxfile.File {
+	m := onnxfile.New(17).Input("x", -1, 3, -1, -1).Output("y")
 	from := "x"
 	for i, channels := 0, 3; i < 4; i, channels = i+1, 24 {
 		c, p := fmt.Sprint("c", i), fmt.Sprint("p", i)
-		m.conv(from, c, channels, 24, 3).noise(p+".s", 0.2, 0.3, 24, 1, 1).node("PRelu", c+" "+p+".s", p)
+		m.Conv(from, c, channels, 24, 3).Noise(p+".s", 0.2, 0.3, 24, 1, 1).Node("PRelu", c+" "+p+".s", p)
 		from = p
 	}
-	m.conv(from, "last", 24, 48, 3).node("DepthToSpace", "last", "up", attr{"blocksize", 4}, attr{"mode", "CRD"})
-	m.floats("scales", []int{4}, 1, 1, 4, 4)
-	m.node("Resize", "x - scales", "base", attr{"mode", "nearest"}, attr{"coordinate_transformation_mode", "asymmetric"}, attr{"nearest_mode", "floor"})
-	return m.node("Add", "up base", "y")
+	m.Conv(from, "last", 24, 48, 3).Node("DepthToSpace", "last", "up", onnxfile.Attr("blocksize", 4), onnxfile.Attr("mode", "CRD"))
+	m.Floats("scales", []int{4}, 1, 1, 4, 4)
+	m.Node("Resize", "x - scales", "base", onnxfile.Attr("mode", "nearest"), onnxfile.Attr("coordinate_transformation_mode", "asymmetric"), onnxfile.Attr("nearest_mode", "floor"))
+	return m.Node("Add", "up base", "y")
 }
 
-func rrdb() *builder {
-	m := newModel(14).input("x", -1, 3, -1, -1).output("y").floats("fifth", nil, 0.2)
+func rrdb() *onnxfile.File {
+	m := onnxfile.New(14).Input("x", -1, 3, -1, -1).Output("y").Floats("fifth", nil, 0.2)
 	// x2 models begin with a pixel-unshuffle, which is exported as this.
-	m.node("SpaceToDepth", "x", "s", attr{"blocksize", 2}).conv("s", "f0", 12, 16, 3)
-	m.node("Constant", "", "slope", attr{"value_float", float32(0.2)})
+	m.Node("SpaceToDepth", "x", "s", onnxfile.Attr("blocksize", 2)).Conv("s", "f0", 12, 16, 3)
+	m.Node("Constant", "", "slope", onnxfile.Attr("value_float", float32(0.2)))
 	all, channels := "f0", 16
 	for i := 1; i < 4; i++ {
 		c, f := fmt.Sprint("c", i), fmt.Sprint("f", i)
-		m.conv(all, c, channels, 8, 3).node("LeakyRelu", c, f, attr{"alpha", float32(0.2)})
-		m.node("Concat", all+" "+f, f+".all", attr{"axis", 1})
+		m.Conv(all, c, channels, 8, 3).Node("LeakyRelu", c, f, onnxfile.Attr("alpha", float32(0.2)))
+		m.Node("Concat", all+" "+f, f+".all", onnxfile.Attr("axis", 1))
 		all, channels = f+".all", channels+8
 	}
-	m.conv(all, "c5", channels, 16, 3).node("Mul", "c5 fifth", "scaled").node("Add", "scaled f0", "sum")
-	m.floats("scales", []int{4}, 1, 1, 2, 2)
-	m.node("Resize", "sum - scales", "u", attr{"mode", "nearest"}, attr{"coordinate_transformation_mode", "asymmetric"}, attr{"nearest_mode", "floor"})
-	m.conv("u", "c6", 16, 16, 3).node("LeakyRelu", "c6", "f6", attr{"alpha", float32(0.2)})
-	return m.conv("f6", "y", 16, 3, 3)
+	m.Conv(all, "c5", channels, 16, 3).Node("Mul", "c5 fifth", "scaled").Node("Add", "scaled f0", "sum")
+	m.Floats("scales", []int{4}, 1, 1, 2, 2)
+	m.Node("Resize", "sum - scales", "u", onnxfile.Attr("mode", "nearest"), onnxfile.Attr("coordinate_transformation_mode", "asymmetric"), onnxfile.Attr("nearest_mode", "floor"))
+	m.Conv("u", "c6", 16, 16, 3).Node("LeakyRelu", "c6", "f6", onnxfile.Attr("alpha", float32(0.2)))
+	return m.Conv("f6", "y", 16, 3, 3)
 }
 
 // fataler is a test, of testing or of rapid.

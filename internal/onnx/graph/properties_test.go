@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"pictor/internal/onnx/graph"
+	"pictor/internal/testkit/onnxfile"
 )
 
 // spatial are the attributes of a convolution, drawn at random.
@@ -18,7 +19,7 @@ type spatial struct {
 	pads                       [4]int
 	bias                       bool
 	x, weights, biases         []float32
-	attributes                 []attr
+	attributes                 []onnxfile.Attribute
 }
 
 func drawSpatial(t *rapid.T) *spatial {
@@ -36,14 +37,14 @@ func drawSpatial(t *rapid.T) *spatial {
 	for i := range s.pads {
 		s.pads[i] = side("pad", 0, 3)
 	}
-	s.attributes = []attr{
-		{"kernel_shape", s.kernel[:]}, {"strides", s.strides[:]}, {"dilations", s.dilations[:]}, {"group", s.groups}, {"pads", s.pads[:]}, // slices of s: still to be changed
+	s.attributes = []onnxfile.Attribute{
+		onnxfile.Attr("kernel_shape", s.kernel[:]), onnxfile.Attr("strides", s.strides[:]), onnxfile.Attr("dilations", s.dilations[:]), onnxfile.Attr("group", s.groups), onnxfile.Attr("pads", s.pads[:]), // slices of s: still to be changed
 	}
-	m := newModel(1)
+	m := onnxfile.New(1)
 	draw := func(n int) []float32 {
 		values := make([]float32, n)
 		for i := range values {
-			values[i] = 2*m.random.Float32() - 1
+			values[i] = 2*m.Random.Float32() - 1
 		}
 		return values
 	}
@@ -54,9 +55,9 @@ func drawSpatial(t *rapid.T) *spatial {
 }
 
 // run computes the model with every kernel, and compares.
-func (s *spatial) run(t *rapid.T, m *builder, want []float32, oh, ow int) {
+func (s *spatial) run(t *rapid.T, m *onnxfile.File, want []float32, oh, ow int) {
 	for _, kernel := range graph.Kernels() {
-		model, err := graph.LoadWith(kernel, m.bytes(), graph.Options{Threads: rapid.IntRange(1, 4).Draw(t, "threads")})
+		model, err := graph.LoadWith(kernel, m.Bytes(), graph.Options{Threads: rapid.IntRange(1, 4).Draw(t, "threads")})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -111,28 +112,28 @@ func TestConv_equals_the_definition(t *testing.T) {
 			}
 			want = append(want, float32(sum))
 		}
-		m := newModel(13).input("x", -1, -1, -1, -1).output("y")
+		m := onnxfile.New(13).Input("x", -1, -1, -1, -1).Output("y")
 		shape := []int{s.groups * s.out, s.in, s.kernel[0], s.kernel[1]}
-		m.floats("w", shape, s.weights...)
+		m.Floats("w", shape, s.weights...)
 		inputs := "x w"
 		if s.bias {
-			m.floats("b", []int{s.groups * s.out}, s.biases...)
+			m.Floats("b", []int{s.groups * s.out}, s.biases...)
 			inputs += " b"
 		}
-		chain := []func(in, out string){func(in, out string) { m.node("Conv", inputs, out, s.attributes...) }}
+		chain := []func(in, out string){func(in, out string) { m.Node("Conv", inputs, out, s.attributes...) }}
 		if add {
-			m.node("Conv", inputs, "z", s.attributes...).floats("minus", nil, -0.5).node("Mul", "z minus", "half")
-			chain = append(chain, func(in, out string) { m.node("Add", "half "+in, out) })
+			m.Node("Conv", inputs, "z", s.attributes...).Floats("minus", nil, -0.5).Node("Mul", "z minus", "half")
+			chain = append(chain, func(in, out string) { m.Node("Add", "half "+in, out) })
 		}
 		if activation == "PRelu" {
 			slopes := make([]float32, s.groups*s.out)
 			for i := range slopes {
 				slopes[i] = float32(i) - 1.5
 			}
-			m.floats("s", []int{len(slopes), 1, 1}, slopes...)
-			chain = append(chain, func(in, out string) { m.node("PRelu", in+" s", out) })
+			m.Floats("s", []int{len(slopes), 1, 1}, slopes...)
+			chain = append(chain, func(in, out string) { m.Node("PRelu", in+" s", out) })
 		} else if activation != "" {
-			chain = append(chain, func(in, out string) { m.node(activation, in, out) })
+			chain = append(chain, func(in, out string) { m.Node(activation, in, out) })
 		}
 		for i, link := range chain {
 			in, out := fmt.Sprint("v", i), fmt.Sprint("v", i+1)
@@ -178,14 +179,14 @@ func TestConvTranspose_equals_the_definition(t *testing.T) {
 			}
 			want[i] = float32(max(sum, 0))
 		}
-		m := newModel(13).input("x", -1, -1, -1, -1).output("y")
-		m.floats("w", []int{s.groups * s.in, s.out, s.kernel[0], s.kernel[1]}, s.weights...)
+		m := onnxfile.New(13).Input("x", -1, -1, -1, -1).Output("y")
+		m.Floats("w", []int{s.groups * s.in, s.out, s.kernel[0], s.kernel[1]}, s.weights...)
 		inputs := "x w"
 		if s.bias {
-			m.floats("b", []int{s.groups * s.out}, s.biases...)
+			m.Floats("b", []int{s.groups * s.out}, s.biases...)
 			inputs += " b"
 		}
-		m.node("ConvTranspose", inputs, "h", s.attributes...).node("Relu", "h", "y")
+		m.Node("ConvTranspose", inputs, "h", s.attributes...).Node("Relu", "h", "y")
 		s.run(t, m, want, oh, ow)
 	})
 }
@@ -204,11 +205,11 @@ func TestResize_takes_a_tie_for_a_tie(t *testing.T) {
 		{13, 1, "half_pixel", "round_prefer_floor", "x none scales"},
 		{9, 6, "pytorch_half_pixel", "round_prefer_ceil", "x none scales"},
 	} {
-		m := newModel(11).input("x", 1, 2, 1, test.from).output("y", 1, 2, 1, test.to)
-		m.floats("scales", []int{4}, 1, 1, 1, (float32(test.to)+0.3)/float32(test.from)).ints("sizes", 1, 2, 1, int64(test.to))
-		m.tensor(raw("none", 1, []int{0}, nil))
-		m.node("Resize", test.inputs, "y", attr{"mode", "nearest"},
-			attr{"coordinate_transformation_mode", test.coordinate}, attr{"nearest_mode", test.nearest})
+		m := onnxfile.New(11).Input("x", 1, 2, 1, test.from).Output("y", 1, 2, 1, test.to)
+		m.Floats("scales", []int{4}, 1, 1, 1, (float32(test.to)+0.3)/float32(test.from)).Ints("sizes", 1, 2, 1, int64(test.to))
+		m.Tensor(onnxfile.Raw("none", 1, []int{0}, nil))
+		m.Node("Resize", test.inputs, "y", onnxfile.Attr("mode", "nearest"),
+			onnxfile.Attr("coordinate_transformation_mode", test.coordinate), onnxfile.Attr("nearest_mode", test.nearest))
 		resizesAsONNXRuntime(t, m, [4]int{1, 2, 1, test.from})
 	}
 }
@@ -220,31 +221,31 @@ func TestResize_equals_ONNX_Runtime(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		h, w := rapid.IntRange(1, 13).Draw(t, "h"), rapid.IntRange(1, 13).Draw(t, "w")
 		oh, ow := rapid.IntRange(1, 30).Draw(t, "oh"), rapid.IntRange(1, 30).Draw(t, "ow")
-		mode := attr{"mode", rapid.SampledFrom([]string{"nearest", "linear", "cubic"}).Draw(t, "mode")}
+		mode := rapid.SampledFrom([]string{"nearest", "linear", "cubic"}).Draw(t, "mode")
 		opset := rapid.SampledFrom([]int{10, 11, 13, 18}).Draw(t, "opset")
-		m := newModel(opset).input("x", 1, 2, h, w).output("y", 1, 2, oh, ow)
+		m := onnxfile.New(opset).Input("x", 1, 2, h, w).Output("y", 1, 2, oh, ow)
 		scales := []float32{1, 1, (float32(oh) + 0.3) / float32(h), (float32(ow) + 0.3) / float32(w)}
-		m.floats("scales", []int{4}, scales...).ints("sizes", 1, 2, int64(oh), int64(ow))
+		m.Floats("scales", []int{4}, scales...).Ints("sizes", 1, 2, int64(oh), int64(ow))
 		if opset == 10 {
-			if mode.value == "cubic" {
-				mode.value = "linear"
+			if mode == "cubic" {
+				mode = "linear"
 			}
-			m.node("Resize", "x scales", "y", mode)
+			m.Node("Resize", "x scales", "y", onnxfile.Attr("mode", mode))
 		} else {
 			inputs := rapid.SampledFrom([]string{"x none none sizes", "x none scales"}).Draw(t, "inputs")
-			m.tensor(raw("none", 1, []int{0}, nil)) // operator set 11 has no optional inputs yet
-			m.node("Resize", inputs, "y", mode,
-				attr{"coordinate_transformation_mode", rapid.SampledFrom([]string{"half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric"}).Draw(t, "coordinate")},
-				attr{"nearest_mode", rapid.SampledFrom([]string{"round_prefer_floor", "round_prefer_ceil", "floor", "ceil"}).Draw(t, "nearest")})
+			m.Tensor(onnxfile.Raw("none", 1, []int{0}, nil)) // operator set 11 has no optional inputs yet
+			m.Node("Resize", inputs, "y", onnxfile.Attr("mode", mode),
+				onnxfile.Attr("coordinate_transformation_mode", rapid.SampledFrom([]string{"half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric"}).Draw(t, "coordinate")),
+				onnxfile.Attr("nearest_mode", rapid.SampledFrom([]string{"round_prefer_floor", "round_prefer_ceil", "floor", "ceil"}).Draw(t, "nearest")))
 		}
 		resizesAsONNXRuntime(t, m, [4]int{1, 2, h, w})
 	})
 }
 
-func resizesAsONNXRuntime(t fataler, m *builder, in [4]int) {
+func resizesAsONNXRuntime(t fataler, m *onnxfile.File, in [4]int) {
 	t.Helper()
 	pix := picture(1, in[1], in[2], in[3])
-	model, err := graph.Load(m.bytes(), graph.Options{})
+	model, err := graph.Load(m.Bytes(), graph.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -252,7 +253,7 @@ func resizesAsONNXRuntime(t fataler, m *builder, in [4]int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := reference(t, m.bytes(), in, shape, pix)
+	want := reference(t, m.Bytes(), in, shape, pix)
 	if d, at := farthest(want, got); !(d < 1e-4) || math.IsNaN(d) {
 		t.Fatalf("value %d is %v, ONNX Runtime's %v", at, got[at], want[at])
 	}

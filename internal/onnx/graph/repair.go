@@ -38,6 +38,7 @@ type repaired struct {
 // declaration is an input with its declared shape; -1 is an open side.
 type declaration struct {
 	name   string
+	kind   int // of its elements, as in TensorProto.DataType
 	shape  []int
 	shaped bool // false: any shape
 }
@@ -277,8 +278,9 @@ func readNode(b []byte) (*rawNode, error) {
 	return n, err
 }
 
-// readDeclaration reads an input's name and, as far as it says, its shape:
-// ValueInfo.type(2).tensor_type(1).shape(2).dim(1).dim_value(1).
+// readDeclaration reads an input's or output's name, the type of its elements
+// and, as far as it says, its shape: ValueInfo.type(2).tensor_type(1) has
+// elem_type(1) and shape(2).dim(1).dim_value(1).
 func readDeclaration(b []byte) (declaration, error) {
 	d := declaration{}
 	err := eachField(b, func(f field) error {
@@ -293,6 +295,9 @@ func readDeclaration(b []byte) (declaration, error) {
 				return fmt.Errorf("input %q is no tensor", d.name)
 			}
 			return eachField(f.bytes, func(f field) error { // Tensor
+				if f.number == 1 {
+					d.kind = int(f.value)
+				}
 				if f.number != 2 {
 					return nil
 				}

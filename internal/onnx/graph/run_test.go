@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"pictor/internal/onnx/graph"
+	"pictor/internal/testkit/onnxfile"
 )
 
 func mustLoad(t testing.TB, model []byte, opt graph.Options) *graph.Model {
@@ -77,7 +78,7 @@ func TestRun_gives_the_same_from_any_number_of_threads(t *testing.T) {
 
 func TestRun_writes_into_the_caller_s_memory_and_nowhere_else(t *testing.T) {
 	t.Parallel()
-	m := newModel(13).input("x").output("y").node("Relu", "x", "h").node("Neg", "h", "y").bytes()
+	m := onnxfile.New(13).Input("x").Output("y").Node("Relu", "x", "h").Node("Neg", "h", "y").Bytes()
 	model := mustLoad(t, m, graph.Options{})
 	in, out := []float32{1, -2, 3}, make([]float32, 3)
 	got, _, err := model.Run(t.Context(), [4]int{1, 1, 1, 3}, in, out)
@@ -103,7 +104,7 @@ func TestRun_writes_into_the_caller_s_memory_and_nowhere_else(t *testing.T) {
 // then added a second time.
 func TestRun_reads_an_input_again_after_its_last_use_began(t *testing.T) {
 	t.Parallel()
-	m := newModel(13).input("x").output("y").node("Neg", "x", "a").node("Relu", "x", "b").node("Sum", "a b a b", "y").bytes()
+	m := onnxfile.New(13).Input("x").Output("y").Node("Neg", "x", "a").Node("Relu", "x", "b").Node("Sum", "a b a b", "y").Bytes()
 	got, _, err := mustLoad(t, m, graph.Options{}).Run(t.Context(), [4]int{1, 1, 1, 2}, []float32{3, -1}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -117,8 +118,8 @@ func TestRun_refuses_inputs_that_do_not_fit(t *testing.T) {
 	t.Parallel()
 	fixed := mustLoad(t, shipped(t, "remove-bg"), graph.Options{})
 	free := mustLoad(t, shipped(t, "upscale-2x"), graph.Options{})
-	open := mustLoad(t, newModel(13).input("x").output("y").conv("x", "y", 3, 2, 3).bytes(), graph.Options{})
-	two := mustLoad(t, newModel(13).input("a").input("b").output("y").node("Add", "a b", "y").bytes(), graph.Options{})
+	open := mustLoad(t, onnxfile.New(13).Input("x").Output("y").Conv("x", "y", 3, 2, 3).Bytes(), graph.Options{})
+	two := mustLoad(t, onnxfile.New(13).Input("a").Input("b").Output("y").Node("Add", "a b", "y").Bytes(), graph.Options{})
 	for name, c := range map[string]struct {
 		model *graph.Model
 		shape [4]int
@@ -145,7 +146,7 @@ func TestRun_refuses_inputs_that_do_not_fit(t *testing.T) {
 
 func TestRun_names_the_node_where_shapes_do_not_go_together(t *testing.T) {
 	t.Parallel()
-	m := newModel(13).input("x").output("y").ints("shape", 7, 7).node("Reshape", "x shape", "y").bytes()
+	m := onnxfile.New(13).Input("x").Output("y").Ints("shape", 7, 7).Node("Reshape", "x shape", "y").Bytes()
 	_, _, err := mustLoad(t, m, graph.Options{}).Run(t.Context(), [4]int{1, 1, 2, 2}, make([]float32, 4), nil)
 	if err == nil || !strings.Contains(err.Error(), `Reshape (node "Reshape_y"): shape [1 1 2 2] cannot become [7 7]`) {
 		t.Errorf("got %v", err)
@@ -154,7 +155,7 @@ func TestRun_names_the_node_where_shapes_do_not_go_together(t *testing.T) {
 
 func TestRun_refuses_to_take_more_memory_than_allowed(t *testing.T) {
 	t.Parallel()
-	huge := newModel(13).input("x").output("y").floats("scales", []int{4}, 1, 1, 1e6, 1e6).node("Resize", "x - scales", "y").bytes()
+	huge := onnxfile.New(13).Input("x").Output("y").Floats("scales", []int{4}, 1, 1, 1e6, 1e6).Node("Resize", "x - scales", "y").Bytes()
 	for name, m := range map[string]*graph.Model{
 		"a picture too large for the limit": mustLoad(t, shipped(t, "upscale-2x"), graph.Options{MaxBytes: 1 << 20}),
 		"a model that enlarges absurdly":    mustLoad(t, huge, graph.Options{}),
@@ -222,10 +223,10 @@ func TestRun_reuses_its_memory(t *testing.T) {
 
 func TestLoad_makes_one_step_of_a_convolution_and_what_follows(t *testing.T) {
 	t.Parallel()
-	m := newModel(13).input("x").output("y").conv("x", "c", 3, 4, 3)
-	m.noise("g", 1, 0.5, 4).noise("b", 0, 0.5, 4).noise("m", 0, 0.5, 4).noise("v", 1, 0.5, 4)
-	m.node("BatchNormalization", "c g b m v", "n").conv("x", "d", 3, 4, 5).node("Add", "n d", "s").node("Relu", "s", "y")
-	model := mustLoad(t, m.bytes(), graph.Options{})
+	m := onnxfile.New(13).Input("x").Output("y").Conv("x", "c", 3, 4, 3)
+	m.Noise("g", 1, 0.5, 4).Noise("b", 0, 0.5, 4).Noise("m", 0, 0.5, 4).Noise("v", 1, 0.5, 4)
+	m.Node("BatchNormalization", "c g b m v", "n").Conv("x", "d", 3, 4, 5).Node("Add", "n d", "s").Node("Relu", "s", "y")
+	model := mustLoad(t, m.Bytes(), graph.Options{})
 	if got := len(model.Steps()); got != 2 {
 		t.Errorf("%d steps, want 2: %q", got, model.Steps())
 	}
@@ -240,29 +241,29 @@ func TestLoad_makes_one_step_of_a_convolution_and_what_follows(t *testing.T) {
 // between, or where the kernel cannot do it.
 func TestRun_equals_ONNX_Runtime_where_fusing_is_not_possible(t *testing.T) {
 	t.Parallel()
-	base := func() *builder {
-		return newModel(13).input("x", 1, 3, 9, 35).output("y").conv("x", "c", 3, 4, 3)
+	base := func() *onnxfile.File {
+		return onnxfile.New(13).Input("x", 1, 3, 9, 35).Output("y").Conv("x", "c", 3, 4, 3)
 	}
-	for name, m := range map[string]*builder{
-		"read twice":            base().node("Relu", "c", "r").node("Sub", "r c", "y"),
-		"the output":            newModel(13).input("x", 1, 3, 9, 35).output("c").conv("x", "c", 3, 4, 3).node("Relu", "c", "r"),
-		"added to itself":       base().node("Add", "c c", "a").node("Relu", "a", "y"),
-		"a constant added":      base().noise("k", 0, 1, 4, 1, 1).node("Add", "k c", "a").node("Relu", "a", "y"),
-		"a smaller one added":   base().node("GlobalAveragePool", "c", "g").conv("g", "h", 4, 4, 1).conv("x", "d", 3, 4, 1).node("Add", "d h", "a").node("LeakyRelu", "a", "y"),
-		"a larger one added":    base().node("GlobalAveragePool", "x", "g").conv("g", "h", 3, 4, 1).node("Add", "h c", "a").node("Relu", "a", "y"),
-		"a slope for each row":  base().noise("s", 0.2, 0.2, 1, 9, 1).node("PRelu", "c s", "y"),
-		"an activation between": base().node("Relu", "c", "r").conv("x", "d", 3, 4, 1).node("Add", "r d", "y"),
+	for name, m := range map[string]*onnxfile.File{
+		"read twice":            base().Node("Relu", "c", "r").Node("Sub", "r c", "y"),
+		"the output":            onnxfile.New(13).Input("x", 1, 3, 9, 35).Output("c").Conv("x", "c", 3, 4, 3).Node("Relu", "c", "r"),
+		"added to itself":       base().Node("Add", "c c", "a").Node("Relu", "a", "y"),
+		"a constant added":      base().Noise("k", 0, 1, 4, 1, 1).Node("Add", "k c", "a").Node("Relu", "a", "y"),
+		"a smaller one added":   base().Node("GlobalAveragePool", "c", "g").Conv("g", "h", 4, 4, 1).Conv("x", "d", 3, 4, 1).Node("Add", "d h", "a").Node("LeakyRelu", "a", "y"),
+		"a larger one added":    base().Node("GlobalAveragePool", "x", "g").Conv("g", "h", 3, 4, 1).Node("Add", "h c", "a").Node("Relu", "a", "y"),
+		"a slope for each row":  base().Noise("s", 0.2, 0.2, 1, 9, 1).Node("PRelu", "c s", "y"),
+		"an activation between": base().Node("Relu", "c", "r").Conv("x", "d", 3, 4, 1).Node("Add", "r d", "y"),
 		// Its own input is added to a convolution: the sum once took the memory
 		// of that input, whose other rows were still to be read.
-		"its input added":       base().conv("c", "d", 4, 4, 3).node("Add", "d c", "a").node("Relu", "a", "y"),
-		"a clip":                base().floats("lo", nil, -0.1).floats("hi", nil, 0.4).node("Clip", "c lo hi", "y"),
-		"one channel per group": base().noise("w", 0, 0.5, 4, 1, 3, 3).node("Conv", "c w", "d", attr{"group", 4}, attr{"pads", []int{1, 1, 1, 1}}).node("Add", "d c", "a").node("Relu", "a", "y"),
-		"transposed, normalised": base().noise("w", 0, 0.3, 4, 3, 4, 4).noise("g", 1, 0.5, 6).noise("b", 0, 0.5, 6).noise("m", 0, 0.5, 6).noise("v", 1, 0.5, 6).
-			node("ConvTranspose", "c w", "t", attr{"strides", []int{2, 2}}, attr{"group", 2}).node("BatchNormalization", "t g b m v", "n").node("LeakyRelu", "n", "y"),
+		"its input added":       base().Conv("c", "d", 4, 4, 3).Node("Add", "d c", "a").Node("Relu", "a", "y"),
+		"a clip":                base().Floats("lo", nil, -0.1).Floats("hi", nil, 0.4).Node("Clip", "c lo hi", "y"),
+		"one channel per group": base().Noise("w", 0, 0.5, 4, 1, 3, 3).Node("Conv", "c w", "d", onnxfile.Attr("group", 4), onnxfile.Attr("pads", []int{1, 1, 1, 1})).Node("Add", "d c", "a").Node("Relu", "a", "y"),
+		"transposed, normalised": base().Noise("w", 0, 0.3, 4, 3, 4, 4).Noise("g", 1, 0.5, 6).Noise("b", 0, 0.5, 6).Noise("m", 0, 0.5, 6).Noise("v", 1, 0.5, 6).
+			Node("ConvTranspose", "c w", "t", onnxfile.Attr("strides", []int{2, 2}), onnxfile.Attr("group", 2)).Node("BatchNormalization", "t g b m v", "n").Node("LeakyRelu", "n", "y"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			equalsRuntime(t, m.bytes(), [4]int{1, 3, 9, 35}, 1e-5)
+			equalsRuntime(t, m.Bytes(), [4]int{1, 3, 9, 35}, 1e-5)
 		})
 	}
 }
@@ -274,15 +275,15 @@ func TestRun_pools_like_ONNX_Runtime(t *testing.T) {
 			for _, side := range []int{7, 8, 9, 10} {
 				// The sides are open: from fixed ones ONNX Runtime infers, for
 				// ceil_mode, a last window that its operator then leaves out.
-				m := newModel(11).input("x", 1, 2, -1, -1).output("y")
-				attributes := []attr{{"kernel_shape", []int{3, 2}}, {"strides", []int{2, 3}}, {"pads", []int{1, 0, 1, 1}}, {"ceil_mode", ceil}}
+				m := onnxfile.New(11).Input("x", 1, 2, -1, -1).Output("y")
+				attributes := []onnxfile.Attribute{onnxfile.Attr("kernel_shape", []int{3, 2}), onnxfile.Attr("strides", []int{2, 3}), onnxfile.Attr("pads", []int{1, 0, 1, 1}), onnxfile.Attr("ceil_mode", ceil)}
 				if op == "AveragePool" {
-					attributes = append(attributes, attr{"count_include_pad", side % 2})
+					attributes = append(attributes, onnxfile.Attr("count_include_pad", side%2))
 				}
-				m.node(op, "x", "y", attributes...)
+				m.Node(op, "x", "y", attributes...)
 				t.Run(fmt.Sprint(op, ceil, side), func(t *testing.T) {
 					t.Parallel()
-					equalsRuntime(t, m.bytes(), [4]int{1, 2, side, side + 3}, 1e-6)
+					equalsRuntime(t, m.Bytes(), [4]int{1, 2, side, side + 3}, 1e-6)
 				})
 			}
 		}
