@@ -22,6 +22,7 @@ import (
 	"github.com/google/uuid"
 	"gocloud.dev/blob"
 	"gocloud.dev/gcerrors"
+	"google.golang.org/api/googleapi"
 )
 
 // ErrNotFound says that no object has the key.
@@ -37,32 +38,46 @@ type Store struct {
 // Close releases the store. No object may be open any more.
 func (s *Store) Close() error { return s.bucket.Close() }
 
-// Put stores all of r under the key. On an error there is no object.
+// Put stores all of r under the key. On an error there is no object; only a
+// bucket whose answer was lost may hold one, and that whole.
 func (s *Store) Put(ctx context.Context, key, contentType string, r io.Reader) error {
 	if err := checkKey(key); err != nil {
 		return err
 	}
-	if err := s.put(ctx, key, contentType, r); err != nil {
-		return fmt.Errorf("store %s: %w", key, err)
+	put := s.upload
+	if s.folder != nil {
+		put = s.write
 	}
-	return nil
-}
-
-func (s *Store) put(ctx context.Context, key, contentType string, r io.Reader) error {
 	// Closing a writer publishes what it holds, unless its context was
 	// cancelled before.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-
-	opt := &blob.WriterOptions{ContentType: contentType}
-	sync := func() error { return nil }
-	failed := func(error) {}
-	if s.folder != nil {
-		sync = s.folder.syncOnClose(opt, key)
+	source := &source{ctx: ctx, cancel: cancel, r: r}
+	if err := put(ctx, key, &blob.WriterOptions{ContentType: contentType}, source); err != nil {
+		return fmt.Errorf("store %s: %w", key, source.reason(err))
 	}
+	return nil
+}
+
+// upload is Put into a bucket. Only Upload does: azureblob's writer panics when
+// it is closed while what was written to it is refused.
+func (s *Store) upload(ctx context.Context, key string, opt *blob.WriterOptions, r io.Reader) error {
+	failed := func(error) {}
 	if s.s3 != nil {
 		failed = s.s3.abortOnFailure(ctx, opt)
 	}
+	err := s.bucket.Upload(ctx, key, r, opt)
+	if err != nil {
+		failed(err)
+	}
+	return err
+}
+
+// write is Put into a folder.
+func (s *Store) write(ctx context.Context, key string, opt *blob.WriterOptions, r io.Reader) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	sync := s.folder.syncOnClose(opt, key)
 	w, err := s.bucket.NewWriter(ctx, key, opt)
 	for try := 0; try < 3 && gcerrors.Code(err) == gcerrors.NotFound; try++ {
 		// A Delete removed the directory between its creation and that of
@@ -72,39 +87,56 @@ func (s *Store) put(ctx context.Context, key, contentType string, r io.Reader) e
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(w, &untilDone{ctx, r})
+	_, err = io.Copy(w, r)
 	if err == nil {
 		err = sync()
 	}
 	if err != nil {
 		cancel()
-		failed(w.Close()) // only cleans up: err says what happened
+		_ = w.Close() // only cleans up: err says what happened
 		return err
 	}
 	if err := w.Close(); err != nil {
-		failed(err)
 		return err
 	}
-	if s.folder != nil {
-		if err := s.folder.syncDirs(key); err != nil {
-			_ = s.bucket.Delete(context.WithoutCancel(ctx), key)
-			return err
-		}
+	if err := s.folder.syncDirs(key); err != nil {
+		_ = s.bucket.Delete(context.WithoutCancel(ctx), key)
+		return err
 	}
 	return nil
 }
 
-// untilDone ends a copy when its context does.
-type untilDone struct {
-	ctx context.Context
-	r   io.Reader
+// source is what a Put reads. It ends when the context does, and it ends the
+// context when it fails: some drivers close what they have after an error, and
+// would publish it.
+type source struct {
+	ctx    context.Context
+	cancel context.CancelFunc
+	r      io.Reader
+	failed error
 }
 
-func (u *untilDone) Read(p []byte) (int, error) {
-	if err := u.ctx.Err(); err != nil {
+func (s *source) Read(p []byte) (int, error) {
+	if err := s.ctx.Err(); err != nil {
 		return 0, err
 	}
-	return u.r.Read(p)
+	n, err := s.r.Read(p)
+	if err != nil && err != io.EOF {
+		s.failed = err
+		s.cancel()
+	}
+	return n, err
+}
+
+// reason is why a Put that gave err failed.
+func (s *source) reason(err error) error {
+	if s.failed != nil {
+		return s.failed
+	}
+	if ended := s.ctx.Err(); ended != nil && !errors.Is(err, ended) {
+		return fmt.Errorf("%w: %w", ended, err)
+	}
+	return err
 }
 
 // Object is an open object. Seeking is cheap: it costs a request to the store
@@ -182,7 +214,7 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 	if err := checkKey(key); err != nil {
 		return err
 	}
-	if err := s.bucket.Delete(ctx, key); err != nil && gcerrors.Code(err) != gcerrors.NotFound {
+	if err := s.bucket.Delete(ctx, key); err != nil && !missing(err) {
 		return fmt.Errorf("delete %s: %w", key, err)
 	}
 	if s.folder != nil {
@@ -250,10 +282,18 @@ func (s *Store) Check(ctx context.Context) error {
 
 // known turns the library's error for a missing object into ours.
 func known(err error) error {
-	if gcerrors.Code(err) == gcerrors.NotFound {
+	if missing(err) {
 		return ErrNotFound
 	}
 	return err
+}
+
+// missing takes no refusal for it: gcsblob says "not found" of everything that
+// its key may not touch, and the deletion of a customer's picture that was
+// refused must not count as done.
+func missing(err error) bool {
+	var refused *googleapi.Error
+	return gcerrors.Code(err) == gcerrors.NotFound && (!errors.As(err, &refused) || refused.Code != http.StatusForbidden)
 }
 
 // checkKey keeps keys to what every store writes unchanged and to what no

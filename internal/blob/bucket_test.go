@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -206,4 +207,61 @@ func endpoint(t *testing.T, bucket string) string {
 		t.Fatal(err)
 	}
 	return u.Query().Get("endpoint")
+}
+
+// azureblob's own writer panicked in Close when the server refused a small
+// upload: one wrong key, and every worker would have died with its first result.
+// gcsblob takes a refusal for a missing object: a Delete that was refused had
+// gone well.
+func TestBucket_that_refuses_everything_gives_errors(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "no", http.StatusForbidden)
+	}))
+	t.Cleanup(server.Close)
+	host := strings.TrimPrefix(server.URL, "http://")
+	t.Setenv("STORAGE_EMULATOR_HOST", host)
+	for _, bucket := range []string{
+		"s3://pictor?region=us-east-1&use_path_style=true&endpoint=" + url.QueryEscape(server.URL),
+		"azblob://pictor?protocol=http&domain=" + host,
+		"gs://pictor",
+	} {
+		s := open(t, bucket)
+		for size := range 3 {
+			if err := s.Put(t.Context(), "in/a", "image/png", bytes.NewReader(picture(size*1000))); err == nil {
+				t.Errorf("%s: put %d bytes", bucket, size*1000)
+			}
+		}
+		if _, err := s.Open(t.Context(), "in/a"); err == nil || errors.Is(err, blob.ErrNotFound) {
+			t.Errorf("%s: Open gave %v", bucket, err)
+		}
+		if err := s.Delete(t.Context(), "in/a"); err == nil {
+			t.Errorf("%s: deleted", bucket)
+		}
+		if err := s.List(t.Context(), "", func(string, time.Time, int64) error { return nil }); err == nil {
+			t.Errorf("%s: listed", bucket)
+		}
+		if err := s.Check(t.Context()); err == nil {
+			t.Errorf("%s: checked", bucket)
+		}
+	}
+}
+
+// A request that began when the bucket could be reached ends with the context,
+// however long the server takes.
+func TestBucket_that_does_not_answer_is_left_when_the_context_ends(t *testing.T) {
+	var asked sync.WaitGroup
+	asked.Add(1)
+	var once sync.Once
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		once.Do(asked.Done)
+		<-r.Context().Done()
+	}))
+	t.Cleanup(server.Close)
+	s := open(t, "s3://pictor?region=us-east-1&use_path_style=true&endpoint="+url.QueryEscape(server.URL))
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { asked.Wait(); cancel() }()
+	if err := s.Put(ctx, "in/a", "image/png", bytes.NewReader(picture(1000))); !errors.Is(err, context.Canceled) {
+		t.Errorf("the put gave %v", err)
+	}
 }
