@@ -109,7 +109,7 @@ func NewAPI(ctx context.Context, c APIConfig, stores Stores, log *slog.Logger) (
 	a.ops.checks, a.ops.metrics = p.checks(), []*metrics{runtimeMetrics(), a.metrics.metrics}
 	a.readBooks = func(ctx context.Context) { a.metrics.watch(ctx, p.db, c.StuckAfter, log) }
 	a.api.http.Handler = a.doors.before("api", edge, edge.Route)
-	a.host.http.Handler = a.doors.before("results", results.New(p.db, p.store, c.ResultTTL, log), resultRoute)
+	a.host.http.Handler = a.doors.before("results", results.New(results.Config{TTL: c.ResultTTL, Redirect: c.ResultsRedirect}, p.db, p.store, log), resultRoute)
 	a.sweeper = sweep.New(rounds, p.db, p.queue, p.store, log)
 	return a, nil
 }

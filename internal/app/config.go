@@ -45,7 +45,8 @@ type Edge struct {
 	Listen        Address `env:"PICTOR_LISTEN" placeholder:"127.0.0.1:8080" help:"Address of the API."`
 	ResultsListen Address `env:"PICTOR_RESULTS_LISTEN" placeholder:"127.0.0.1:8081" help:"Address of the public result host."`
 	Links
-	ImageURLAllow []netip.Prefix `name:"image-url-allow" env:"PICTOR_IMAGE_URL_ALLOW" placeholder:"CIDR" help:"Networks from which image_url may download although they are not public."`
+	ResultsRedirect bool           `env:"PICTOR_RESULTS_REDIRECT" help:"Show readers of a result the way to the bucket, by a signed URL, instead of passing the bytes through."`
+	ImageURLAllow   []netip.Prefix `name:"image-url-allow" env:"PICTOR_IMAGE_URL_ALLOW" placeholder:"CIDR" help:"Networks from which image_url may download although they are not public."`
 	Keys
 }
 

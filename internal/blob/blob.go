@@ -168,26 +168,40 @@ func (s *Store) open(ctx context.Context, key string) (*Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	opt := new(blob.ReaderOptions)
-	withoutWarnings(opt)
-	r, err := s.bucket.NewReader(ctx, key, opt)
-	if err != nil {
-		return nil, err
-	}
 	object := &Object{
-		ReadSeekCloser: r,
+		ReadSeekCloser: &reader{ctx: ctx, bucket: s.bucket, key: key, size: attributes.Size},
 		Size:           attributes.Size,
 		ContentType:    attributes.ContentType,
 		ModTime:        attributes.ModTime,
 		ETag:           quoted(attributes.ETag),
 	}
-	if s.folder != nil {
-		if object.ContentType, err = contentType(r); err != nil {
-			_ = r.Close()
-			return nil, err
-		}
+	if s.folder == nil {
+		return object, nil
+	}
+	// A file that is open can be read to its end whoever deletes it.
+	r, err := s.bucket.NewReader(ctx, key, nil)
+	if err != nil {
+		return nil, err
+	}
+	object.ReadSeekCloser = r
+	if object.ContentType, err = contentType(r); err != nil {
+		_ = r.Close()
+		return nil, err
 	}
 	return object, nil
+}
+
+// SignedURL is where everybody may read the object for as long, past Pictor. It
+// holds for GET alone, and names the key. A folder has none.
+func (s *Store) SignedURL(ctx context.Context, key string, lifetime time.Duration) (string, error) {
+	if err := checkKey(key); err != nil {
+		return "", err
+	}
+	signed, err := s.bucket.SignedURL(ctx, key, &blob.SignedURLOptions{Expiry: lifetime})
+	if err != nil {
+		return "", fmt.Errorf("sign a URL of %s: %w", key, err)
+	}
+	return signed, nil
 }
 
 func contentType(r io.ReadSeeker) (string, error) {

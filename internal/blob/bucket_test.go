@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 	"github.com/johannesboyne/gofakes3"
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
@@ -65,11 +66,21 @@ func TestStore_under_a_prefix_of_a_bucket(t *testing.T) {
 // s3Server is the URL of an empty bucket on an S3 server of the test's own.
 func s3Server(t *testing.T) string {
 	t.Helper()
+	return s3ServerSeen(t, func(*http.Request) {})
+}
+
+// s3ServerSeen tells of every request, too.
+func s3ServerSeen(t *testing.T, seen func(*http.Request)) string {
+	t.Helper()
 	backend := s3mem.New()
 	if err := backend.CreateBucket("pictor"); err != nil {
 		t.Fatal(err)
 	}
-	server := httptest.NewUnstartedServer(gofakes3.New(backend, gofakes3.WithLogger(gofakes3.DiscardLog())).Server())
+	handler := gofakes3.New(backend, gofakes3.WithLogger(gofakes3.DiscardLog())).Server()
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		seen(r)
+		handler.ServeHTTP(w, r)
+	}))
 	server.Config.ErrorLog = log.New(io.Discard, "", 0)
 	server.Start()
 	t.Cleanup(server.Close)
@@ -263,5 +274,62 @@ func TestBucket_that_does_not_answer_is_left_when_the_context_ends(t *testing.T)
 	go func() { asked.Wait(); cancel() }()
 	if err := s.Put(ctx, "in/a", "image/png", bytes.NewReader(picture(1000))); !errors.Is(err, context.Canceled) {
 		t.Errorf("the put gave %v", err)
+	}
+}
+
+// Behind a CDN most requests ask for headers or a part; each one opened the
+// whole object first.
+func TestBucket_is_asked_only_for_what_is_read(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	var requests []string
+	s := open(t, s3ServerSeen(t, func(r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		requests = append(requests, strings.TrimSpace(r.Method+" "+r.Header.Get("Range")))
+	}))
+	want := picture(10_000)
+	put(t, s, "out/job/1", want)
+	object := mustOpen(t, s, "out/job/1")
+	for _, from := range []int64{0, 500} {
+		if _, err := object.Seek(0, io.SeekEnd); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := object.Seek(from, io.SeekStart); err != nil {
+			t.Fatal(err)
+		}
+		if got := readAll(t, object); !bytes.Equal(want[from:], got) {
+			t.Errorf("%d bytes from %d on", len(got), from)
+		}
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if diff := cmp.Diff([]string{"PUT", "HEAD", "GET", "GET bytes=500-"}, requests); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestBucket_signs_URLs_that_everybody_can_read(t *testing.T) {
+	t.Parallel()
+	s := open(t, s3Server(t))
+	want := picture(5000)
+	put(t, s, "out/job/1", want)
+	signed, err := s.SignedURL(t.Context(), "out/job/1", time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := http.Get(signed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if got := readAll(t, answer.Body); !bytes.Equal(want, got) || answer.Header.Get("Content-Type") != "image/png" {
+		t.Errorf("status %d with %d bytes of %s", answer.StatusCode, len(got), answer.Header.Get("Content-Type"))
+	}
+	if u, err := url.Parse(signed); err != nil || u.Query().Get("X-Amz-Expires") != "60" || u.Query().Get("X-Amz-Signature") == "" {
+		t.Errorf("%s is not signed for a minute: %v", signed, err)
+	}
+	if signed, err := open(t, "file://"+t.TempDir()).SignedURL(t.Context(), "out/job/1", time.Minute); err == nil {
+		t.Errorf("a folder signed %s", signed)
 	}
 }

@@ -3,7 +3,8 @@
 // Whoever knows the token reads the picture, from any web page, without a key.
 // The token says nothing of the job or the account, and a result that never
 // existed cannot be told from one that has expired. Answers may be cached until
-// the result expires; ranges and conditional requests work.
+// the result expires; ranges and conditional requests work. So a cache may stand
+// in front of it; or it only shows readers the way to the store (Config.Redirect).
 package results
 
 import (
@@ -34,18 +35,31 @@ const (
 	// a reader who stands still does not hold its connection for ever.
 	headStart  = 30 * time.Second
 	leastSpeed = 32 << 10
+
+	// signed is how long a reader has to follow a redirect. A download that has
+	// begun goes on.
+	signed = time.Minute
 )
 
+// Config sets what the host serves.
+type Config struct {
+	TTL time.Duration // a result is served for so long after its job finished
+
+	// Redirect answers GET with a signed URL of the store, which must be a
+	// bucket, instead of the bytes. The URL names the job.
+	Redirect bool
+}
+
 type host struct {
+	Config
 	db    *postgres.DB
 	store *blob.Store
-	ttl   time.Duration
 	log   *slog.Logger
 }
 
-// New makes the handler. A result is served until ttl after its job finished.
-func New(db *postgres.DB, store *blob.Store, ttl time.Duration, log *slog.Logger) http.Handler {
-	return &host{db, store, ttl, log}
+// New makes the handler.
+func New(c Config, db *postgres.DB, store *blob.Store, log *slog.Logger) http.Handler {
+	return &host{c, db, store, log}
 }
 
 // ServeHTTP is http.Handler.
@@ -89,6 +103,15 @@ func (h *host) send(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer object.Close()
+	if h.Redirect && r.Method == http.MethodGet {
+		url, err := h.store.SignedURL(r.Context(), j.ResultKey(), min(left, signed))
+		if err != nil {
+			return err
+		}
+		w.Header().Set("Location", url)
+		w.WriteHeader(http.StatusFound)
+		return nil
+	}
 
 	_ = http.NewResponseController(w).SetWriteDeadline(
 		time.Now().Add(headStart + time.Duration(object.Size)*time.Second/leastSpeed))
@@ -127,7 +150,7 @@ func (h *host) find(ctx context.Context, urlPath string) (job.Job, time.Duration
 		}
 		return job.Job{}, 0, err
 	}
-	left := time.Until(j.FinishedAt.Add(h.ttl))
+	left := time.Until(j.FinishedAt.Add(h.TTL))
 	if j.State != job.Completed || left <= 0 || name != j.ResultToken+job.Extension(j.ResultType) {
 		return job.Job{}, 0, gone()
 	}

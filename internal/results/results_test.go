@@ -6,16 +6,22 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/johannesboyne/gofakes3"
+	"github.com/johannesboyne/gofakes3/backend/s3mem"
 
 	"pictor/internal/blob"
 	"pictor/internal/job"
@@ -39,9 +45,14 @@ type host struct {
 
 func start(t *testing.T, ttl time.Duration) *host {
 	t.Helper()
+	return startOn(t, "file://"+t.TempDir(), results.Config{TTL: ttl})
+}
+
+func startOn(t *testing.T, store string, c results.Config) *host {
+	t.Helper()
 	h := &host{db: pgtest.New(t), log: new(bytes.Buffer)}
 	var err error
-	if h.store, err = blob.Open(t.Context(), "file://"+t.TempDir()); err != nil {
+	if h.store, err = blob.Open(t.Context(), store); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = h.store.Close() })
@@ -56,7 +67,7 @@ func start(t *testing.T, ttl time.Duration) *host {
 	if done, err := h.db.Complete(t.Context(), h.job.ID, h.job.Fence, result); err != nil || !done {
 		t.Fatal(done, err)
 	}
-	server := httptest.NewServer(results.New(h.db, h.store, ttl, slog.New(slog.NewTextHandler(h.log, nil))))
+	server := httptest.NewServer(results.New(c, h.db, h.store, slog.New(slog.NewTextHandler(h.log, nil))))
 	t.Cleanup(server.Close)
 	h.url = server.URL
 	return h
@@ -145,7 +156,15 @@ func TestResult_is_public_and_may_be_cached_until_it_expires(t *testing.T) {
 
 func TestResult_comes_in_parts_and_under_conditions(t *testing.T) {
 	t.Parallel()
-	h := start(t, time.Hour)
+	for kind, store := range map[string]string{"folder": "file://" + t.TempDir(), "bucket": bucket(t)} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			comesInParts(t, startOn(t, store, results.Config{TTL: time.Hour}))
+		})
+	}
+}
+
+func comesInParts(t *testing.T, h *host) {
 	first, _ := h.do(t, "HEAD", result, nil)
 	etag, modified := first.Header.Get("ETag"), first.Header.Get("Last-Modified")
 	size := len(h.image)
@@ -213,6 +232,9 @@ func TestResult_that_is_not_there_looks_the_same_whatever_the_reason(t *testing.
 		{"too long", h, "/r/" + strings.Repeat("A", 4000) + ".webp"},
 		{"the root", h, "/"},
 		{"a neighbour", h, "/robots.txt"},
+		{"the list of all", h, "/r/"},
+		{"the list of all, without a slash", h, "/r"},
+		{"by a part of the token", h, "/r/" + token[:31] + ".webp"},
 	} {
 		answer, body := row.host.do(t, "GET", row.path, nil)
 		t.Log(row.name)
@@ -269,4 +291,117 @@ func TestResult_without_a_database_is_for_later(t *testing.T) {
 	if strings.Contains(string(body), "sql") || !strings.Contains(h.log.String(), "closed") {
 		t.Errorf("the client was told %s, the log has %s", body, h.log)
 	}
+}
+
+// A cache in front knows nothing but HTTP: it answers under its own name and
+// path, passes on what it does not have, and keeps what it may.
+func TestResult_can_be_read_through_a_cache(t *testing.T) {
+	t.Parallel()
+	h := start(t, time.Hour)
+	origin, err := url.Parse(h.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pass := httputil.NewSingleHostReverseProxy(origin)
+	kept := make(map[string]*httptest.ResponseRecorder)
+	var mu sync.Mutex
+	cache := httptest.NewServer(http.StripPrefix("/pictures", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		answer, ok := kept[r.URL.Path]
+		if !ok {
+			answer = httptest.NewRecorder()
+			pass.ServeHTTP(answer, r)
+			if strings.HasPrefix(answer.Header().Get("Cache-Control"), "public, max-age=") {
+				kept[r.URL.Path] = answer
+			}
+		}
+		maps.Copy(w.Header(), answer.Header())
+		w.WriteHeader(answer.Code)
+		_, _ = w.Write(answer.Body.Bytes())
+	})))
+	t.Cleanup(cache.Close)
+	public := &host{url: cache.URL + "/pictures"}
+	for range 2 {
+		answer, body := public.do(t, "GET", result, nil)
+		if answer.StatusCode != 200 || !bytes.Equal(h.image, body) || answer.Header.Get("ETag") == "" {
+			t.Errorf("status %d with %d bytes", answer.StatusCode, len(body))
+		}
+		// The second answer comes from the cache.
+		if err := h.store.Delete(t.Context(), h.job.ResultKey()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	unknown := "/r/" + strings.Repeat("A", 32) + ".webp"
+	answer, body := public.do(t, "GET", unknown, nil)
+	refused(t, answer, body, 404, "not_found")
+	mu.Lock()
+	defer mu.Unlock()
+	if kept[unknown] != nil {
+		t.Error("the cache kept that there is no such result")
+	}
+}
+
+func TestResult_is_read_from_the_bucket_itself_where_the_host_shows_the_way(t *testing.T) {
+	t.Parallel()
+	h := startOn(t, bucket(t), results.Config{TTL: time.Hour, Redirect: true})
+	way := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	answer, err := way.Get(h.url + result)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != 302 || answer.Header.Get("Cache-Control") != "no-store" || answer.Header.Get("Access-Control-Allow-Origin") != "*" {
+		t.Errorf("status %d with %v", answer.StatusCode, answer.Header)
+	}
+	followed, err := http.Get(h.url + result)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer followed.Body.Close()
+	if body, err := io.ReadAll(followed.Body); err != nil || !bytes.Equal(h.image, body) || followed.Header.Get("Content-Type") != job.WebP {
+		t.Errorf("status %d with %d bytes, %v", followed.StatusCode, len(body), err)
+	}
+	// A signature is for one method.
+	if head, _ := h.do(t, "HEAD", result, nil); head.StatusCode != 200 || head.ContentLength != int64(len(h.image)) {
+		t.Errorf("HEAD gave %d", head.StatusCode)
+	}
+	if err := h.store.Delete(t.Context(), h.job.ResultKey()); err != nil {
+		t.Fatal(err)
+	}
+	gone, body := h.do(t, "GET", result, nil)
+	refused(t, gone, body, 404, "not_found")
+}
+
+// A bucket may have a lifecycle rule of its own.
+func TestResult_that_the_bucket_expired_is_gone_like_any_other(t *testing.T) {
+	t.Parallel()
+	h := startOn(t, bucket(t), results.Config{TTL: time.Hour})
+	if err := h.store.Delete(t.Context(), h.job.ResultKey()); err != nil {
+		t.Fatal(err)
+	}
+	answer, body := h.do(t, "GET", result, nil)
+	refused(t, answer, body, 404, "not_found")
+}
+
+// bucket is the URL of a bucket on an S3 server of the test's own.
+func bucket(t *testing.T) string {
+	t.Helper()
+	backend := s3mem.New()
+	if err := backend.CreateBucket("pictor"); err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(gofakes3.New(backend, gofakes3.WithLogger(gofakes3.DiscardLog())).Server())
+	t.Cleanup(server.Close)
+	return "s3://pictor?region=us-east-1&use_path_style=true&endpoint=" + url.QueryEscape(server.URL)
+}
+
+func TestMain(m *testing.M) {
+	// The server takes any key, but the SDK wants one.
+	for _, name := range []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"} {
+		if err := os.Setenv(name, "key"); err != nil {
+			panic(err)
+		}
+	}
+	os.Exit(m.Run())
 }
