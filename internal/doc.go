@@ -47,7 +47,7 @@ One word per idea, in Go, SQL, subjects and prose.
 
 	cmd -> app -> httpapi, results, stages, tools -> tools -> words
 
-	words   point job fault apikey                    the standard library only, no I/O
+	words   point job fault apikey logctx             the standard library only, no I/O
 	tools   postgres cluster bus blob vips onnx       words and one foreign technology each; never each other
 	        models
 	stages  intake admission work render wait sweep   words and tools; never each other, except work -> render

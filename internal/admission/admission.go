@@ -55,6 +55,9 @@ type Admission struct {
 	// Refunded, when set, is called for every charge that was taken back because
 	// its job could not be queued. It is set before the first Admit.
 	Refunded func()
+	// Trace, when set, names the trace that a request belongs to, "" for none.
+	// It is set before the first Admit.
+	Trace func(context.Context) string
 
 	db    *postgres.DB
 	store *blob.Store
@@ -132,6 +135,7 @@ func (a *Admission) reenqueue(ctx context.Context, first postgres.Admitted) erro
 // enqueue publishes a charged job. If that fails the charge is taken back,
 // unless a worker has the job all the same.
 func (a *Admission) enqueue(ctx context.Context, j job.Job) error {
+	a.trace(ctx, j.ID)
 	err := a.queue.Publish(ctx, j.Task, j.ID, j.Fence)
 	if err == nil {
 		var stands bool
@@ -159,6 +163,19 @@ func (a *Admission) enqueue(ctx context.Context, j job.Job) error {
 		a.Refunded()
 	}
 	return fault.Queue(err)
+}
+
+// trace records the trace of a job. Its message carries it too, but a message
+// may be lost.
+func (a *Admission) trace(ctx context.Context, id job.ID) {
+	if a.Trace == nil {
+		return
+	}
+	if trace := a.Trace(ctx); trace != "" {
+		if err := a.db.Trace(ctx, id, trace); err != nil {
+			a.log.WarnContext(ctx, "a job leaves its trace", "job", id, "error", err)
+		}
+	}
 }
 
 // discard deletes an input that no job owns. After an unknown outcome of the

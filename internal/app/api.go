@@ -72,7 +72,12 @@ func NewAPI(ctx context.Context, c APIConfig, stores Stores, log *slog.Logger) (
 	if err := vips.Start(vips.Config{}); err != nil {
 		return nil, err
 	}
-	p, opened, err := openParts(ctx, stores, name, log)
+	traces, err := newTraces(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	a.closers.add(func() { traces.stop(log) })
+	p, opened, err := openParts(ctx, stores, name, traces, log)
 	if err != nil {
 		return nil, err
 	}
@@ -89,9 +94,9 @@ func NewAPI(ctx context.Context, c APIConfig, stores Stores, log *slog.Logger) (
 	}
 	a.closers.add(a.waits.Close)
 	a.metrics = newServeMetrics(func() float64 { return float64(a.waits.Waiting()) })
-	a.doors = &doors{seen: a.metrics.request}
+	a.doors = &doors{traces: traces, seen: a.metrics.request}
 	admit := admission.New(p.db, p.store, p.queue, log)
-	admit.Refunded = a.metrics.queueRefund
+	admit.Refunded, admit.Trace = a.metrics.queueRefund, traces.parent
 	edge, err := httpapi.New(httpapi.Config{BaseURL: a.BaseURL, ResultsURL: a.ResultsURL, KeyPrefix: c.KeyPrefix, ResultTTL: c.ResultTTL},
 		p.db, in, admit, a.waits, p.store, log)
 	if err != nil {
@@ -107,7 +112,7 @@ func NewAPI(ctx context.Context, c APIConfig, stores Stores, log *slog.Logger) (
 	rounds := sweep.Defaults()
 	rounds.StuckAfter, rounds.ResultTTL, rounds.Swept = c.StuckAfter, c.ResultTTL, a.metrics.round
 	a.ops.checks, a.ops.metrics = p.checks(), []*metrics{runtimeMetrics(), a.metrics.metrics}
-	a.readBooks = func(ctx context.Context) { a.metrics.watch(ctx, p.db, c.StuckAfter, log) }
+	a.readBooks = func(ctx context.Context) { a.metrics.watch(ctx, p.db, p.queue, c.StuckAfter, log) }
 	a.api.http.Handler = a.doors.before("api", edge, edge.Route)
 	a.host.http.Handler = a.doors.before("results", results.New(results.Config{TTL: c.ResultTTL, Redirect: c.ResultsRedirect}, p.db, p.store, log), resultRoute)
 	a.sweeper = sweep.New(rounds, p.db, p.queue, p.store, log)

@@ -15,6 +15,7 @@ import (
 
 	"pictor/internal/bus"
 	"pictor/internal/job"
+	"pictor/internal/logctx"
 	"pictor/internal/onnx"
 )
 
@@ -109,9 +110,9 @@ type Log struct {
 func (c Log) New(w io.Writer) *slog.Logger {
 	options := &slog.HandlerOptions{Level: c.LogLevel}
 	if c.LogFormat == "json" {
-		return slog.New(slog.NewJSONHandler(w, options))
+		return slog.New(logctx.NewHandler(slog.NewJSONHandler(w, options)))
 	}
-	return slog.New(slog.NewTextHandler(w, options))
+	return slog.New(logctx.NewHandler(slog.NewTextHandler(w, options)))
 }
 
 // Config is everything that can be configured. Commands embed the parts that

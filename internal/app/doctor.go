@@ -127,7 +127,7 @@ func lookAtStore(ctx context.Context, url string) (string, error) {
 }
 
 func lookAtEngine(ctx context.Context, c Pictures) (string, error) {
-	engine, renderer, err := newRenderer(c, "")
+	engine, renderer, err := newRenderer(c, "", nil)
 	if err != nil {
 		return "", err
 	}

@@ -13,6 +13,7 @@ import (
 // request.
 type doors struct {
 	leaving atomic.Bool
+	traces  *traces
 	seen    func(host, route, method string, status int, took time.Duration)
 }
 
@@ -21,6 +22,7 @@ type doors struct {
 func (d *doors) before(host string, next http.Handler, route func(*http.Request) string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
+		r, span := d.traces.request(r, host)
 		out, whole := &outgoing{ResponseWriter: w, doors: d}, false
 		defer func() {
 			switch {
@@ -29,11 +31,23 @@ func (d *doors) before(host string, next http.Handler, route func(*http.Request)
 			case out.status == 0:
 				out.status = http.StatusOK // net/http says so for a handler that says nothing
 			}
-			d.seen(host, route(r), r.Method, out.status, time.Since(began))
+			name, method := route(r), plain(r.Method)
+			d.seen(host, or(name, "other"), method, out.status, time.Since(began))
+			answered(span, name, method, out.status)
 		}()
 		next.ServeHTTP(out, r)
 		whole = true
 	})
+}
+
+// plain is the method, or `other` for one that no route has: a client may
+// invent any.
+func plain(method string) string {
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodOptions:
+		return method
+	}
+	return "other"
 }
 
 // outgoing is an answer on its way.

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"strconv"
 	"sync"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"pictor/internal/bus"
 	"pictor/internal/job"
 	"pictor/internal/postgres"
 	"pictor/internal/sweep"
@@ -33,6 +35,9 @@ type serveMetrics struct {
 	swept      *prometheus.CounterVec
 	refunded   *prometheus.CounterVec
 	jobs       *prometheus.GaugeVec
+	messages   *prometheus.GaugeVec
+	oldest     *prometheus.GaugeVec
+	stored     *prometheus.GaugeVec
 	points     *prometheus.GaugeVec
 	violations *prometheus.GaugeVec
 	checked    *prometheus.GaugeVec
@@ -47,6 +52,9 @@ func newServeMetrics(waiting func() float64) *serveMetrics {
 	m.swept = m.counter("pictor_swept_total", "What this process's sweeper did: `orphans` and `stuck` jobs refunded, messages `republished`, `expired` results, `inputs` and `garbage` deleted.", "action")
 	m.refunded = m.refunds("unqueued", "orphan", "stuck")
 	m.jobs = m.gauge("pictor_jobs", "Jobs of the installation: those at work read every 10 s, final ones every minute.", "task", "state")
+	m.messages = m.gauge("pictor_queue_messages", "Messages in the queue that no worker has taken, every 10 s. Fewer than the queued jobs for a moment; when for long, messages are lost and the sweeper publishes them again.", "task")
+	m.oldest = m.gauge("pictor_queue_oldest_seconds", "How long the oldest queued job has waited, 0 without one, every 10 s.", "task")
+	m.stored = m.gauge("pictor_blob_bytes", "Bytes that the store holds for jobs, every minute: `input` and `result`.", "kind")
 	m.points = m.gauge("pictor_ledger_points", "Sum of the ledger in Point, every minute: `charge` (negative), `refund`, `credit`.", "kind")
 	m.violations = m.gauge("pictor_invariant_violations", "Rows that break an invariant of the books, all together, every minute. Anything but 0 is an alarm; `pictor doctor` names it.")
 	m.checked = m.gauge("pictor_invariants_checked_timestamp_seconds", "When the invariants were last checked, in Unix time. It stands still when the database does not answer.")
@@ -70,14 +78,6 @@ func (m *serveMetrics) round(c sweep.Counts) {
 
 // request is the doors' hook.
 func (m *serveMetrics) request(host, route, method string, status int, took time.Duration) {
-	if route == "" {
-		route = "other"
-	}
-	switch method {
-	case "GET", "HEAD", "POST", "OPTIONS":
-	default:
-		method = "other" // a client may invent any
-	}
 	code := "cut"
 	if status != 0 {
 		code = strconv.Itoa(status)
@@ -87,7 +87,7 @@ func (m *serveMetrics) request(host, route, method string, status int, took time
 }
 
 // watch keeps the readings of the database fresh until ctx is done.
-func (m *serveMetrics) watch(ctx context.Context, db *postgres.DB, stuckAfter time.Duration, log *slog.Logger) {
+func (m *serveMetrics) watch(ctx context.Context, db *postgres.DB, queue *bus.Bus, stuckAfter time.Duration, log *slog.Logger) {
 	look := func(what string, every time.Duration, do func(context.Context) error) {
 		for {
 			began := time.Now()
@@ -101,16 +101,41 @@ func (m *serveMetrics) watch(ctx context.Context, db *postgres.DB, stuckAfter ti
 			}
 		}
 	}
-	var both sync.WaitGroup
-	both.Go(func() {
+	var all sync.WaitGroup
+	all.Go(func() {
 		look("jobs", jobsEvery, func(ctx context.Context) error {
-			return m.count(ctx, db.Unfinished, job.Queued, job.Processing)
+			return errors.Join(m.count(ctx, db.Unfinished, job.Queued, job.Processing), m.ages(ctx, db))
 		})
 	})
-	both.Go(func() {
+	all.Go(func() {
+		look("messages", jobsEvery, func(ctx context.Context) error { return m.backlog(ctx, queue) })
+	})
+	all.Go(func() {
 		look("books", booksEvery, func(ctx context.Context) error { return m.books(ctx, db, stuckAfter) })
 	})
-	both.Wait()
+	all.Wait()
+}
+
+func (m *serveMetrics) ages(ctx context.Context, db *postgres.DB) error {
+	ages, err := db.Ages(ctx)
+	if err != nil {
+		return err
+	}
+	for _, t := range job.Tasks() {
+		m.oldest.WithLabelValues(string(t)).Set(ages[t].Seconds())
+	}
+	return nil
+}
+
+func (m *serveMetrics) backlog(ctx context.Context, queue *bus.Bus) error {
+	messages, err := queue.Backlog(ctx)
+	if err != nil {
+		return err
+	}
+	for t, n := range messages {
+		m.messages.WithLabelValues(string(t)).Set(float64(n))
+	}
+	return nil
 }
 
 // count reads how many jobs stand in the states.
@@ -151,5 +176,11 @@ func (m *serveMetrics) books(ctx context.Context, db *postgres.DB, stuckAfter ti
 	for _, v := range movements {
 		m.points.WithLabelValues(v.Kind).Set(v.Amount.Float())
 	}
+	inputs, results, err := db.Stored(ctx)
+	if err != nil {
+		return err
+	}
+	m.stored.WithLabelValues("input").Set(float64(inputs))
+	m.stored.WithLabelValues("result").Set(float64(results))
 	return m.count(ctx, db.Finished, job.Completed, job.Failed)
 }

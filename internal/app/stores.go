@@ -26,7 +26,7 @@ type parts struct {
 
 // openParts connects to the database, the store and the queue. name tells the
 // process apart in the listings of Postgres and NATS.
-func openParts(ctx context.Context, c Stores, name string, log *slog.Logger) (*parts, closers, error) {
+func openParts(ctx context.Context, c Stores, name string, traces *traces, log *slog.Logger) (*parts, closers, error) {
 	var opened closers
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -47,7 +47,9 @@ func openParts(ctx context.Context, c Stores, name string, log *slog.Logger) (*p
 		return nil, nil, err
 	}
 	opened.add(func() { _ = store.Close() })
-	queue, err := bus.Connect(c.queue(name), log)
+	connection := c.queue(name)
+	connection.Carry = traces.carry
+	queue, err := bus.Connect(connection, log)
 	if err != nil {
 		opened.close()
 		return nil, nil, err

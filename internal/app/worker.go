@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"pictor/internal/bus"
 	"pictor/internal/job"
 	"pictor/internal/models"
 	"pictor/internal/onnx"
@@ -73,12 +74,24 @@ func NewWorker(ctx context.Context, c WorkerConfig, stores Stores, log *slog.Log
 	if err := vips.Start(vips.Config{}); err != nil {
 		return nil, err
 	}
-	p, opened, err := openParts(ctx, stores, name, log)
+	traces, err := newTraces(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	w.closers.add(func() { traces.stop(log) })
+	p, opened, err := openParts(ctx, stores, name, traces, log)
 	if err != nil {
 		return nil, err
 	}
 	w.closers.add(opened.close)
-	engine, renderer, err := newRenderer(c.Pictures, c.TempDir)
+	stage := func(ctx context.Context, t job.Task, lap render.Lap) {
+		if w.tested.Load() == nil {
+			return // a stage of the self-test
+		}
+		w.metrics.stage(t, lap)
+		traces.stage(ctx, lap)
+	}
+	engine, renderer, err := newRenderer(c.Pictures, c.TempDir, stage)
 	if err != nil {
 		return nil, err
 	}
@@ -92,8 +105,18 @@ func NewWorker(ctx context.Context, c WorkerConfig, stores Stores, log *slog.Log
 	}
 	w.worker = work.New(work.Config{
 		Name: name, Tasks: job.Tasks(), Slots: c.workers(), Dir: c.TempDir,
-		Lease: lease, Beat: beat, Grace: patience, Ended: w.metrics.ended,
+		Lease: lease, Beat: beat, Grace: patience, Stage: stage,
+		Claimed: func(ctx context.Context, j job.Job, m bus.Message) context.Context {
+			w.metrics.claimed(j)
+			return traces.claimed(ctx, j, m)
+		},
+		Ended: func(ctx context.Context, t job.Task, o work.Outcome, took time.Duration) {
+			w.metrics.ended(t, o, took)
+			traces.ended(ctx, o)
+		},
 	}, p.db, p.queue, p.store, renderer, log)
+	w.metrics.slots.WithLabelValues().Set(float64(c.workers()))
+	w.metrics.engine.WithLabelValues(engine.Name(), engine.Provider()).Set(1)
 	log.Info("the models are loaded", "engine", engine.Name(), "provider", engine.Provider(), "workers", c.workers())
 	return w, nil
 }
@@ -162,8 +185,9 @@ func (w *Worker) Run(ctx context.Context) error {
 	return err
 }
 
-// newRenderer loads the engine and the model of every task.
-func newRenderer(c Pictures, dir string) (onnx.Engine, *render.Renderer, error) {
+// newRenderer loads the engine and the model of every task. stage, which may be
+// nil, is told of every stage of a picture.
+func newRenderer(c Pictures, dir string, stage func(context.Context, job.Task, render.Lap)) (onnx.Engine, *render.Renderer, error) {
 	chosen, err := c.chosen()
 	if err != nil {
 		return nil, nil, err
@@ -174,7 +198,7 @@ func newRenderer(c Pictures, dir string) (onnx.Engine, *render.Renderer, error) 
 	if err != nil {
 		return nil, nil, err
 	}
-	renderer, err := render.New(render.Config{Engine: engine, Models: chosen, Dir: dir})
+	renderer, err := render.New(render.Config{Engine: engine, Models: chosen, Dir: dir, Stage: stage})
 	if err != nil {
 		_ = engine.Close()
 		return nil, nil, err

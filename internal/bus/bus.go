@@ -51,6 +51,9 @@ type Config struct {
 	URL  string // one or more nats:// or tls:// URLs, separated by commas
 	Name string // of this connection, in NATS' own listings
 	Credentials
+	// Carry, when set, gives further headers for a message, such as the trace
+	// that it belongs to.
+	Carry func(context.Context) map[string]string
 }
 
 // Bus is a connection to NATS with JetStream. It reconnects by itself for as
@@ -59,6 +62,8 @@ type Bus struct {
 	conn *nats.Conn
 	js   jetstream.JetStream
 	log  *slog.Logger
+
+	carry func(context.Context) map[string]string
 }
 
 // Connect opens the connection. A server that cannot be reached yet is no
@@ -68,7 +73,7 @@ type Bus struct {
 // buffered message would be sent later although its publisher was told that it
 // failed, and had cancelled the job.
 func Connect(c Config, log *slog.Logger) (*Bus, error) {
-	b := &Bus{log: log}
+	b := &Bus{log: log, carry: c.Carry}
 	options, err := c.Credentials.options()
 	if err != nil {
 		return nil, fmt.Errorf("connect to NATS: %w", err)
@@ -200,11 +205,13 @@ func streamConfig(replicas int) jetstream.StreamConfig {
 func (b *Bus) Publish(ctx context.Context, t job.Task, id job.ID, fence int64) error {
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
-	_, err := b.js.PublishMsg(ctx, &nats.Msg{
-		Subject: runSubject(t),
-		Header:  nats.Header{messageIDHeader: {fmt.Sprintf("%s:%d", id, fence)}},
-		Data:    []byte(id),
-	})
+	header := nats.Header{messageIDHeader: {fmt.Sprintf("%s:%d", id, fence)}}
+	if b.carry != nil {
+		for name, value := range b.carry(ctx) {
+			header.Set(name, value)
+		}
+	}
+	_, err := b.js.PublishMsg(ctx, &nats.Msg{Subject: runSubject(t), Header: header, Data: []byte(id)})
 	if err != nil {
 		return fmt.Errorf("publish job %s: %w", id, err)
 	}

@@ -27,6 +27,9 @@ type Message struct {
 	msg jetstream.Msg
 }
 
+// Header is a header of the message, "" when it has none of that name.
+func (m Message) Header(name string) string { return m.msg.Headers().Get(name) }
+
 // Alive tells the server that the work goes on: it will not deliver the message
 // again for another ackWait. It is no lock; the fence is.
 func (m Message) Alive() { _ = m.msg.InProgress() }

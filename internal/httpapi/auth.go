@@ -2,11 +2,13 @@ package httpapi
 
 import (
 	"context"
+	"log/slog"
 	"strings"
 
 	api "pictor/gen"
 	"pictor/internal/apikey"
 	"pictor/internal/fault"
+	"pictor/internal/logctx"
 )
 
 // caller is whose key came with the request.
@@ -51,6 +53,7 @@ func (a *API) authenticate(ctx context.Context, secret string) (context.Context,
 		return ctx, err
 	}
 	exchangeOf(ctx).account = account
+	ctx = logctx.With(ctx, slog.Int64("account", account))
 	return context.WithValue(ctx, callerKey{}, caller{hash, account}), nil
 }
 

@@ -114,7 +114,7 @@ func (a *API) admit(ctx context.Context, c creation) (postgres.Admitted, error) 
 		return postgres.Admitted{}, err
 	}
 	defer image.Close()
-	return a.admission.Admit(ctx, admission.Request{
+	admitted, err := a.admission.Admit(ctx, admission.Request{
 		Account: callerOf(ctx).account,
 		Task:    c.task,
 		Input:   image.Image,
@@ -122,6 +122,8 @@ func (a *API) admit(ctx context.Context, c creation) (postgres.Admitted, error) 
 		Body:    image.Reader(),
 		Key:     c.key,
 	})
+	exchangeOf(ctx).job = admitted.Job.ID
+	return admitted, err
 }
 
 func (a *API) take(ctx context.Context, task job.Task, from source) (*intake.Image, error) {
@@ -143,7 +145,7 @@ func (a *API) await(ctx context.Context, j job.Job, d time.Duration) job.Job {
 	}
 	now, err := a.waits.For(ctx, j.Account, j.ID, d)
 	if err != nil {
-		a.log.WarnContext(ctx, "could not wait for a job", "request", exchangeOf(ctx).id, "job", j.ID, "error", err)
+		a.log.WarnContext(ctx, "could not wait for a job", "job", j.ID, "error", err)
 		return j
 	}
 	return *now

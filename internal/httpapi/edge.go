@@ -14,6 +14,8 @@ import (
 	"github.com/google/uuid"
 
 	"pictor/internal/fault"
+	"pictor/internal/job"
+	"pictor/internal/logctx"
 )
 
 const (
@@ -33,6 +35,7 @@ type exchange struct {
 	body    *body         // nil when the request has none
 	writer  *writer
 	account int64        // 0 until the key was checked
+	job     job.ID       // "" until one is made or named
 	refusal *fault.Error // what the answer says, for the log
 }
 
@@ -74,7 +77,8 @@ func (a *API) ServeHTTP(out http.ResponseWriter, inbound *http.Request) {
 	}
 	// net/http looks at the method of its own request to leave the body of a
 	// HEAD out, so ogen gets its GET on a copy.
-	r := inbound.WithContext(context.WithValue(inbound.Context(), exchangeKey{}, x))
+	ctx := logctx.With(inbound.Context(), slog.String("request", x.id))
+	r := inbound.WithContext(context.WithValue(ctx, exchangeKey{}, x))
 	if r.Method == http.MethodHead {
 		r.Method = http.MethodGet
 	}
@@ -91,7 +95,7 @@ func (a *API) finish(x *exchange, start time.Time) {
 	p := recover()
 	aborted := p != nil && x.writer.status != 0 || isAbort(p)
 	if p != nil && !isAbort(p) {
-		a.log.Error("a handler panicked", "request", x.id, "panic", p, "stack", string(debug.Stack()))
+		a.log.ErrorContext(x.inbound.Context(), "a handler panicked", "request", x.id, "panic", p, "stack", string(debug.Stack()))
 		if !aborted {
 			a.refuse(x, fault.Busy(fmt.Errorf("panic: %v", p)))
 		}
@@ -127,6 +131,9 @@ func (a *API) logRequest(x *exchange, took time.Duration) {
 	if x.account != 0 {
 		attrs = append(attrs, slog.Int64("account", x.account))
 	}
+	if x.job != "" {
+		attrs = append(attrs, slog.String("job", string(x.job)))
+	}
 	if x.refusal != nil {
 		attrs = append(attrs, slog.String("code", string(x.refusal.Code)))
 		if cause := x.refusal.Unwrap(); cause != nil {
@@ -137,7 +144,7 @@ func (a *API) logRequest(x *exchange, took time.Duration) {
 			level = slog.LevelError
 		}
 	}
-	a.log.LogAttrs(context.Background(), level, "request", attrs...)
+	a.log.LogAttrs(x.inbound.Context(), level, "request", attrs...)
 }
 
 // requestID is the client's own id when it is short and plain, for it ends up

@@ -19,6 +19,7 @@ const pollAfter = 3 * time.Second
 
 // GetJob is GET /jobs/{id}.
 func (a *API) GetJob(ctx context.Context, params api.GetJobParams) (*api.Job, error) {
+	exchangeOf(ctx).job = job.ID(params.ID.String())
 	wait := time.Duration(params.Wait.Value) * time.Second
 	j, err := a.waits.For(ctx, callerOf(ctx).account, job.ID(params.ID.String()), wait)
 	if err != nil {
@@ -29,6 +30,7 @@ func (a *API) GetJob(ctx context.Context, params api.GetJobParams) (*api.Job, er
 
 // GetJobResult is GET /jobs/{id}/result.
 func (a *API) GetJobResult(ctx context.Context, params api.GetJobResultParams, w http.ResponseWriter) error {
+	exchangeOf(ctx).job = job.ID(params.ID.String())
 	j, err := a.db.Job(ctx, callerOf(ctx).account, job.ID(params.ID.String()))
 	if err != nil {
 		return err

@@ -149,6 +149,8 @@ type Job struct {
 
 	CreatedAt, UpdatedAt time.Time
 	FinishedAt           time.Time // zero while not final
+
+	Trace string // traceparent of the request, for whoever works on it; "" when nobody traces
 }
 
 // InputKey names the input in the store.

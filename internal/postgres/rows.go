@@ -12,7 +12,7 @@ import (
 const jobColumns = `id, account_id, task, state, progress, message, cost, refunded, fence,
 	input_type, input_size, input_width, input_height,
 	coalesce(result_token, '') as result_token, coalesce(result_type, '') as result_type, coalesce(result_size, 0) as result_size,
-	created_at, updated_at, finished_at`
+	created_at, updated_at, finished_at, coalesce(trace, '') as trace`
 
 type jobRow struct {
 	ID          string       `db:"id"`
@@ -34,6 +34,7 @@ type jobRow struct {
 	CreatedAt   time.Time    `db:"created_at"`
 	UpdatedAt   time.Time    `db:"updated_at"`
 	FinishedAt  sql.NullTime `db:"finished_at"`
+	Trace       string       `db:"trace"`
 }
 
 func (r jobRow) job() job.Job {
@@ -54,6 +55,7 @@ func (r jobRow) job() job.Job {
 		CreatedAt:   r.CreatedAt,
 		UpdatedAt:   r.UpdatedAt,
 		FinishedAt:  r.FinishedAt.Time,
+		Trace:       r.Trace,
 	}
 }
 

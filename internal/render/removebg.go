@@ -38,6 +38,7 @@ func (r *Renderer) removeBG(ctx context.Context, m model, in []byte, out io.Writ
 		return Result{}, err
 	}
 	steps.add(decodedShare)
+	steps.laps.begin(Model)
 
 	under := contrast(picture)
 	w, h := within(workSide, picture.Width, picture.Height)
@@ -47,6 +48,7 @@ func (r *Renderer) removeBG(ctx context.Context, m model, in []byte, out io.Writ
 		return Result{}, err
 	}
 	steps.add(foundShare)
+	steps.laps.begin(Matte)
 
 	c := &cutout{picture: picture, under: under}
 	if m.Coarse {
@@ -57,6 +59,7 @@ func (r *Renderer) removeBG(ctx context.Context, m model, in []byte, out io.Writ
 	w, h = within(colourSide, work.Width, work.Height)
 	c.colours = separate(shrink(work, w, h, 0, 1), c.matte.paint(work).resize(w, h))
 	steps.add(refinedShare)
+	steps.laps.begin(Encode)
 
 	if err := r.paint(ctx, c, out, steps); err != nil {
 		return Result{}, err

@@ -37,6 +37,9 @@ type Config struct {
 	// Dir holds temporary files, up to three bytes per pixel of a result; empty
 	// for the system's folder.
 	Dir string
+	// Stage, when set, is told how long each stage of a picture took, once the
+	// picture is done or given up.
+	Stage func(context.Context, job.Task, Lap)
 }
 
 // Renderer renders tasks.
@@ -44,6 +47,7 @@ type Renderer struct {
 	models  map[job.Task]model
 	threads int
 	dir     string
+	stage   func(context.Context, job.Task, Lap)
 	slots   chan struct{} // one per model run that may go on at the same time
 }
 
@@ -96,6 +100,7 @@ func New(cfg Config) (*Renderer, error) {
 		models:  map[job.Task]model{},
 		threads: cfg.Threads,
 		dir:     cfg.Dir,
+		stage:   cfg.Stage,
 		slots:   make(chan struct{}, cfg.Threads),
 	}
 	for _, d := range cfg.Models {
@@ -134,7 +139,9 @@ func (r *Renderer) Render(ctx context.Context, task job.Task, in []byte, out io.
 	if !ok {
 		return Result{}, fmt.Errorf("render: no model for the task %q", task)
 	}
-	steps := &steps{report: progress}
+	steps := &steps{report: progress, laps: newLaps()}
+	defer steps.laps.tell(ctx, task, r.stage)
+	steps.laps.begin(Decode)
 	if task == job.RemoveBG {
 		return r.removeBG(ctx, m, in, out, steps)
 	}
@@ -171,9 +178,11 @@ func (r *Renderer) run(ctx context.Context, m model, in, out onnx.Tensor) error 
 	return m.Run(ctx, in, out)
 }
 
-// steps counts work done and reports the percentage when it grows.
+// steps counts work done and reports the percentage when it grows. It also
+// carries the laps.
 type steps struct {
 	report func(percent int)
+	laps   *laps
 
 	mu          sync.Mutex
 	done, total int

@@ -55,10 +55,12 @@ func (r *Renderer) enlarge(ctx context.Context, m model, p *vips.Picture, g grid
 	strip := make([]byte, rowBytes*g.h*m.Scale)
 	for row := range g.rows {
 		y := min(row*g.h, p.Height-g.h)
+		steps.laps.begin(Model)
 		if err := r.strip(ctx, workers, g.columns, y, strip, steps); err != nil {
 			return err
 		}
 		done := row*g.h - y // rows of a last, shifted tile that are written already
+		steps.laps.begin(Encode)
 		if err := out.WriteRows(strip[done*m.Scale*rowBytes:]); err != nil {
 			return err
 		}

@@ -39,6 +39,7 @@ func (r *Renderer) upscale(ctx context.Context, m model, in []byte, out io.Write
 	if err := r.enlarge(ctx, m, picture, grid, encoder, steps); err != nil {
 		return Result{}, err
 	}
+	steps.laps.begin(Encode)
 	if err := encoder.Close(); err != nil {
 		return Result{}, err
 	}

@@ -23,6 +23,7 @@ import (
 	"pictor/internal/blob"
 	"pictor/internal/fault"
 	"pictor/internal/job"
+	"pictor/internal/logctx"
 	"pictor/internal/postgres"
 )
 
@@ -65,6 +66,7 @@ func New(c Config, db *postgres.DB, store *blob.Store, log *slog.Logger) http.Ha
 // ServeHTTP is http.Handler.
 func (h *host) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	id := uuid.NewString()
+	r = r.WithContext(logctx.With(r.Context(), slog.String("request", id)))
 	header := w.Header()
 	header.Set("X-Request-Id", id)
 	header.Set("Access-Control-Allow-Origin", "*")
@@ -76,7 +78,7 @@ func (h *host) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch r.Method {
 	case http.MethodGet, http.MethodHead:
 		if err := h.send(w, r); err != nil {
-			h.refuse(w, r, id, err)
+			h.refuse(w, r, err)
 		}
 	case http.MethodOptions:
 		header.Set("Allow", methods)
@@ -168,14 +170,14 @@ func gone() *fault.Error {
 	return fault.New(fault.NotFound, "There is no such result, or it has expired. Ask for the job to learn more.")
 }
 
-func (h *host) refuse(w http.ResponseWriter, r *http.Request, id string, err error) {
+func (h *host) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	f := fault.From(err)
 	if f.Code == fault.NotFound {
 		refuse(w, http.StatusNotFound, f)
 		return
 	}
 	if r.Context().Err() == nil { // a reader that left is no failure of ours
-		h.log.ErrorContext(r.Context(), "could not send a result", "request", id, "error", err)
+		h.log.ErrorContext(r.Context(), "could not send a result", "error", err)
 	}
 	w.Header().Set("Retry-After", strconv.Itoa(int(max(f.RetryAfter, time.Second).Seconds())))
 	refuse(w, http.StatusServiceUnavailable, f)

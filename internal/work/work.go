@@ -45,9 +45,21 @@ type Config struct {
 	// Those that need longer go back to the queue.
 	Grace time.Duration
 
+	// Claimed, when set, is told of every claim. What it returns is the context
+	// of the work on it.
+	Claimed func(context.Context, job.Job, bus.Message) context.Context
+	// Stage, when set, is told how long the stages of a claim took that are not
+	// the renderer's: Fetch and Store.
+	Stage func(context.Context, job.Task, render.Lap)
 	// Ended, when set, is told of every claim that ended, and how long it took.
-	Ended func(job.Task, Outcome, time.Duration)
+	Ended func(context.Context, job.Task, Outcome, time.Duration)
 }
+
+// The stages of a claim besides those of package render.
+const (
+	Fetch render.Stage = "fetch" // the input is read
+	Store render.Stage = "store" // the result is written
+)
 
 // Outcome is how a claim ended.
 type Outcome string
@@ -117,7 +129,7 @@ func (w *Worker) do(ctx context.Context, m bus.Message) {
 	j, verdict, err := w.claim(ctx, m.ID)
 	switch {
 	case err != nil:
-		w.log.Warn("a job could not be claimed", "job", m.ID, "error", err)
+		w.log.WarnContext(ctx, "a job could not be claimed", "job", m.ID, "error", err)
 		m.Retry(retryDelay)
 		return
 	case verdict == postgres.Gone:
@@ -127,8 +139,11 @@ func (w *Worker) do(ctx context.Context, m bus.Message) {
 		m.Retry(w.Lease / 3) // its worker may still die
 		return
 	}
-	log := w.log.With("job", j.ID, "task", j.Task, "fence", j.Fence)
-	log.Debug("claimed")
+	log := w.log.With("job", j.ID, "account", j.Account, "task", j.Task, "fence", j.Fence)
+	if w.Claimed != nil {
+		ctx = w.Claimed(ctx, j, m)
+	}
+	log.DebugContext(ctx, "claimed")
 	started := time.Now()
 
 	result, err := w.render(ctx, j, m, log)
@@ -144,16 +159,16 @@ func (w *Worker) do(ctx context.Context, m bus.Message) {
 	case errors.Is(err, errFenceLost):
 	case errors.As(err, &failure):
 		outcome = Refused
-		log.Info("the picture cannot be worked on", "reason", failure.Message)
+		log.InfoContext(ctx, "the picture cannot be worked on", "reason", failure.Message)
 		err = w.fail(ctx, j, failure.Message)
 	case errors.Is(err, errStopped):
 		err = w.giveBack(ctx, j, m, 0)
 	case j.Fence >= job.MaxClaims:
 		outcome = GivenUp
-		log.Error("the job failed for the last time", "error", err)
+		log.ErrorContext(ctx, "the job failed for the last time", "error", err)
 		err = w.fail(ctx, j, "The image could not be processed, and its charge was given back. Please try again later.")
 	default:
-		log.Warn("the job failed and is tried again", "error", err)
+		log.WarnContext(ctx, "the job failed and is tried again", "error", err)
 		err = w.giveBack(ctx, j, m, retryDelay)
 	}
 
@@ -164,22 +179,22 @@ func (w *Worker) do(ctx context.Context, m bus.Message) {
 		// Neither acknowledged nor given back: the message may be the very one
 		// that the other worker holds. The sweeper deletes this result.
 		outcome = Dropped
-		log.Info("another worker has the job; this result is dropped")
+		log.InfoContext(ctx, "another worker has the job; this result is dropped")
 	case err != nil:
 		// The outcome is unknown or not written. The lease ends by itself, and
 		// the next claim finds the truth.
 		outcome = Unwritten
-		log.Warn("a job's end could not be written", "error", err)
+		log.WarnContext(ctx, "a job's end could not be written", "error", err)
 		m.Retry(w.Lease)
 	default:
 		m.Ack()
 		if err := w.queue.Finished(j.ID); err != nil {
-			log.Debug("waiters were not woken; they look by themselves", "error", err)
+			log.DebugContext(ctx, "waiters were not woken; they look by themselves", "error", err)
 		}
-		log.Info("done", "seconds", time.Since(started).Seconds())
+		log.InfoContext(ctx, "done", "seconds", time.Since(started).Seconds())
 	}
 	if w.Ended != nil {
-		w.Ended(j.Task, outcome, time.Since(started))
+		w.Ended(ctx, j.Task, outcome, time.Since(started))
 	}
 }
 
@@ -209,10 +224,12 @@ func (w *Worker) render(ctx context.Context, j job.Job, m bus.Message, log *slog
 
 // picture reads the input, renders it into a temporary file and stores that.
 func (w *Worker) picture(ctx context.Context, j job.Job, percent *atomic.Int64) (postgres.Result, error) {
+	began := time.Now()
 	input, err := w.input(ctx, j)
 	if err != nil {
 		return postgres.Result{}, err
 	}
+	w.lap(ctx, j.Task, Fetch, began)
 	out, err := os.CreateTemp(w.Dir, "result-*")
 	if err != nil {
 		return postgres.Result{}, fmt.Errorf("make a file for the result: %w", err)
@@ -230,10 +247,19 @@ func (w *Worker) picture(ctx context.Context, j job.Job, percent *atomic.Int64) 
 	if err != nil {
 		return postgres.Result{}, fmt.Errorf("read the result back: %w", err)
 	}
+	began = time.Now()
 	if err := w.store.Put(ctx, j.ResultKey(), rendered.Type, out); err != nil {
 		return postgres.Result{}, fmt.Errorf("store the result: %w", err)
 	}
+	w.lap(ctx, j.Task, Store, began)
 	return postgres.Result{Type: rendered.Type, Size: size, Token: token()}, nil
+}
+
+// lap reports a stage that ends now.
+func (w *Worker) lap(ctx context.Context, t job.Task, stage render.Stage, began time.Time) {
+	if w.Stage != nil {
+		w.Stage(ctx, t, render.Lap{Stage: stage, From: began, To: time.Now(), Busy: time.Since(began)})
+	}
 }
 
 func (w *Worker) input(ctx context.Context, j job.Job) ([]byte, error) {
