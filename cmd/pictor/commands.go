@@ -16,6 +16,7 @@ type commands struct {
 	Key     keyCmd     `cmd:"" group:"operate" help:"Look after API keys."`
 	Job     jobCmd     `cmd:"" group:"operate" help:"Look at jobs."`
 	Doctor  doctorCmd  `cmd:"" group:"operate" help:"Check the database, the queue, the store, the engine, the models and the books."`
+	Config  configCmd  `cmd:"" group:"operate" help:"Show every setting with its value and where that comes from, and check them all."`
 	Models  modelsCmd  `cmd:"" group:"operate" help:"Look at the models."`
 
 	RemoveBG removeBGCmd `cmd:"" name:"remove-bg" group:"use" help:"Remove the background of pictures."`

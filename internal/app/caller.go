@@ -4,7 +4,7 @@ import "errors"
 
 // Secret is an API key. The client's commands use it.
 type Secret struct {
-	APIKey string `name:"api-key" env:"PICTOR_API_KEY" placeholder:"KEY" help:"API key for the client's commands. Empty: that of the dev stack that runs here."`
+	APIKey string `name:"api-key" env:"PICTOR_API_KEY" placeholder:"KEY" secret:"" help:"API key for the client's commands. Empty: that of the dev stack that runs here."`
 }
 
 // Caller is where the client's commands find the API, and with which key.

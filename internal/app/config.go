@@ -13,9 +13,9 @@ import (
 	"strings"
 	"time"
 
+	"pictor/internal/blob"
 	"pictor/internal/bus"
 	"pictor/internal/job"
-	"pictor/internal/logctx"
 	"pictor/internal/onnx"
 )
 
@@ -110,22 +110,27 @@ type Log struct {
 func (c Log) New(w io.Writer) *slog.Logger {
 	options := &slog.HandlerOptions{Level: c.LogLevel}
 	if c.LogFormat == "json" {
-		return slog.New(logctx.NewHandler(slog.NewJSONHandler(w, options)))
+		return slog.New(slog.NewJSONHandler(w, options))
 	}
-	return slog.New(logctx.NewHandler(slog.NewTextHandler(w, options)))
+	return slog.New(slog.NewTextHandler(w, options))
 }
 
-// Config is everything that can be configured. Commands embed the parts that
-// they need.
-type Config struct {
+// Settings is everything that can be configured but the log, which is the same
+// for every command. Commands embed the parts that they need.
+type Settings struct {
 	Edge
 	Stores
 	Times
 	Pictures
 	Ops
 	Leave
-	Log
 	Secret
+}
+
+// Config is everything that can be configured.
+type Config struct {
+	Settings
+	Log
 }
 
 // Mistakes names every mistake, not only the first.
@@ -133,10 +138,19 @@ func (c Edge) Mistakes() error {
 	return errors.Join(
 		checkAddress("PICTOR_LISTEN", c.Listen),
 		checkAddress("PICTOR_RESULTS_LISTEN", c.ResultsListen),
+		checkApart("PICTOR_LISTEN", c.Listen, "PICTOR_RESULTS_LISTEN", c.ResultsListen),
 		checkBaseURL(c.BaseURL),
 		checkURL("PICTOR_RESULTS_URL", c.ResultsURL, "http", "https"),
 		c.Keys.Mistakes(),
 	)
+}
+
+// mistakesWith names what does not fit the stores.
+func (c Edge) mistakesWith(s Stores) error {
+	if c.ResultsRedirect && !blob.IsBucket(s.BlobURL) {
+		return errors.New("PICTOR_RESULTS_REDIRECT needs a bucket as PICTOR_BLOB_URL: a folder has no URLs of its own")
+	}
+	return nil
 }
 
 // Mistakes names every mistake, not only the first.
@@ -163,17 +177,18 @@ func (c Stores) Mistakes() error {
 		checkURL("PICTOR_DATABASE_URL", c.DatabaseURL, "postgres", "postgresql"),
 		checkNATS(c.NATSURL),
 		c.NATSFiles.mistakes(),
-		checkURL("PICTOR_BLOB_URL", c.BlobURL, "file", "s3", "gs", "azblob", "mem"),
+		checkBlobs(c.BlobURL),
 	)
 }
 
 // Mistakes names every mistake, not only the first.
 func (c Times) Mistakes() error {
 	return errors.Join(
-		// Several heartbeats must fit in, or living workers lose their jobs.
-		atLeast("PICTOR_STUCK_AFTER", c.StuckAfter, 3*beat),
+		// Several heartbeats fit into a lease. A job must not be given up before
+		// its lease is over, when another worker can take it.
+		longer("PICTOR_STUCK_AFTER", c.StuckAfter, lease, "a worker's lease of a job"),
 		// A client must have time to fetch what it waited for.
-		atLeast("PICTOR_RESULT_TTL", c.ResultTTL, time.Minute),
+		atLeast("PICTOR_RESULT_TTL", c.ResultTTL, job.MaxWait),
 	)
 }
 
@@ -209,6 +224,15 @@ func (c Pictures) workers() int {
 
 func (c Pictures) modelNames() map[job.Task]string {
 	return map[job.Task]string{job.RemoveBG: c.RemoveBGModel, job.Upscale2x: c.Upscale2xModel, job.Upscale4x: c.Upscale4xModel}
+}
+
+// checkApart keeps two listeners from one address. Port 0 is another one for
+// each.
+func checkApart(name string, a Address, other string, b Address) error {
+	if _, port, err := net.SplitHostPort(string(a)); err != nil || a != b || port == "0" {
+		return nil
+	}
+	return fmt.Errorf("%s and %s are both %s", name, other, a)
 }
 
 func checkAddress(name string, a Address) error {
@@ -260,6 +284,16 @@ func checkBaseURL(s string) error {
 	return nil
 }
 
+func checkBlobs(s string) error {
+	if s == "" {
+		return nil
+	}
+	if err := blob.CheckURL(s); err != nil {
+		return fmt.Errorf("PICTOR_BLOB_URL: %w", err)
+	}
+	return nil
+}
+
 func checkNATS(list string) error {
 	if list == "" {
 		return nil
@@ -298,6 +332,13 @@ func (c Stores) queue(name string) bus.Config {
 	return bus.Config{URL: c.NATSURL, Name: name, Credentials: bus.Credentials{
 		User: c.NATSCreds, CA: c.NATSCA, Certificate: c.NATSCert, Key: c.NATSKey,
 	}}
+}
+
+func longer(name string, d, than time.Duration, what string) error {
+	if d <= than {
+		return fmt.Errorf("%s is %s: want more than %s, %s", name, d, than, what)
+	}
+	return nil
 }
 
 func atLeast(name string, d, least time.Duration) error {

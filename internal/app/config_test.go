@@ -139,6 +139,21 @@ func TestConfig_refuses(t *testing.T) {
 			func(c app.Config) error { return c.Times.Mistakes() },
 			[]string{"PICTOR_STUCK_AFTER", "PICTOR_RESULT_TTL"},
 		},
+		"a job that is given up while a worker may still have it": {
+			map[string]string{"PICTOR_STUCK_AFTER": app.Lease.String(), "PICTOR_RESULT_TTL": "59s"},
+			func(c app.Config) error { return c.Times.Mistakes() },
+			[]string{"PICTOR_STUCK_AFTER is " + app.Lease.String() + ": want more than", "PICTOR_RESULT_TTL is 59s: want at least 1m0s"},
+		},
+		"two listeners on one address": {
+			map[string]string{"PICTOR_LISTEN": "127.0.0.1:80", "PICTOR_RESULTS_LISTEN": "127.0.0.1:80"},
+			func(c app.Config) error { return c.Edge.Mistakes() },
+			[]string{"PICTOR_LISTEN and PICTOR_RESULTS_LISTEN are both 127.0.0.1:80"},
+		},
+		"a bucket without a name": {
+			map[string]string{"PICTOR_BLOB_URL": "s3://?region=eu-west-1", "PICTOR_DATABASE_URL": "postgres://h/x"},
+			func(c app.Config) error { return c.Stores.Mistakes() },
+			[]string{"PICTOR_BLOB_URL", "want s3://bucket"},
+		},
 		"pictures": {
 			map[string]string{"PICTOR_WORKERS": "-1", "PICTOR_ENGINE": "tensorflow", "PICTOR_REMOVE_BG_MODEL": "upscale-2x", "PICTOR_UPSCALE_4X_MODEL": "x"},
 			func(c app.Config) error { return c.Pictures.Mistakes() },
@@ -162,6 +177,18 @@ func TestConfig_refuses(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A worker must beat several times before its lease is over, and a job must not
+// be given up before that.
+func TestTimes_follow_each_other(t *testing.T) {
+	c, err := parse(t, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if 3*app.Beat > app.Lease || app.Lease >= c.StuckAfter || c.StuckAfter >= c.ResultTTL {
+		t.Errorf("beat %s, lease %s, stuck after %s, results for %s", app.Beat, app.Lease, c.StuckAfter, c.ResultTTL)
 	}
 }
 

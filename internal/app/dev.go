@@ -36,7 +36,7 @@ type DevConfig struct {
 
 // Mistakes names every mistake, not only the first.
 func (c DevConfig) Mistakes() error {
-	return errors.Join(c.Edge.Mistakes(), c.Times.Mistakes(), c.Pictures.Mistakes(), c.Ops.Mistakes())
+	return errors.Join(c.Edge.Mistakes(), c.Edge.mistakesWith(Stores{}), c.Times.Mistakes(), c.Pictures.Mistakes(), c.Ops.Mistakes())
 }
 
 // Stack is `pictor dev`: everything in one process, on a folder.

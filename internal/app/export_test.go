@@ -2,6 +2,12 @@ package app
 
 import "context"
 
+// The clocks of a claim.
+const (
+	Lease = lease
+	Beat  = beat
+)
+
 // Waiting is the number of requests that the API holds.
 func (a *API) Waiting() int { return a.waits.Waiting() }
 

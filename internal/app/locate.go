@@ -92,6 +92,9 @@ func (c *Connection) Check(parts ...interface{ Mistakes() error }) error {
 	mistakes := []error{err}
 	for _, p := range parts {
 		mistakes = append(mistakes, p.Mistakes())
+		if p, ok := p.(interface{ mistakesWith(Stores) error }); ok {
+			mistakes = append(mistakes, p.mistakesWith(c.Stores))
+		}
 	}
 	if err := errors.Join(mistakes...); err != nil {
 		return &UsageError{err}

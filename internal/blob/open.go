@@ -32,9 +32,9 @@ const schemes = "file:///folder, s3://bucket, gs://bucket, azblob://container or
 // A folder takes fileblob's parameters, such as ?dir_file_mode=0750 (0700 when
 // not given).
 func Open(ctx context.Context, rawURL string) (*Store, error) {
-	u, err := url.Parse(rawURL)
+	u, err := parse(rawURL)
 	if err != nil {
-		return nil, fmt.Errorf("blob store: %w", err)
+		return nil, err
 	}
 	var s *Store
 	switch u.Scheme {
@@ -42,10 +42,8 @@ func Open(ctx context.Context, rawURL string) (*Store, error) {
 		s, err = openFolder(ctx, u)
 	case "mem":
 		s = &Store{bucket: memblob.OpenBucket(nil)}
-	case "s3", "gs", "azblob":
-		s, err = openBucket(ctx, u)
 	default:
-		err = fmt.Errorf("want %s", schemes)
+		s, err = openBucket(ctx, u)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("blob store %s: %w", u.Redacted(), err)
@@ -53,12 +51,49 @@ func Open(ctx context.Context, rawURL string) (*Store, error) {
 	return s, nil
 }
 
-func openFolder(ctx context.Context, u *url.URL) (*Store, error) {
-	// fileblob ignores the host, so that file://data would mean the root of
-	// the disk.
-	if u.Host != "" && u.Host != "localhost" && u.Host != "." {
-		return nil, fmt.Errorf("the folder must be absolute, as in file:///%s%s", u.Host, u.Path)
+// CheckURL says what is wrong with a URL, as far as that shows without opening
+// it.
+func CheckURL(rawURL string) error {
+	_, err := parse(rawURL)
+	return err
+}
+
+// IsBucket says that a URL names a bucket, which can sign URLs.
+func IsBucket(rawURL string) bool {
+	u, err := parse(rawURL)
+	return err == nil && u.Scheme != "file" && u.Scheme != "mem"
+}
+
+func parse(rawURL string) (*url.URL, error) {
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return nil, errors.New("blob store: no URL") // the cause would repeat what may be a secret
 	}
+	switch u.Scheme {
+	case "file":
+		// fileblob ignores the host, so that file://data would mean the root of
+		// the disk.
+		if u.Host != "" && u.Host != "localhost" && u.Host != "." {
+			err = fmt.Errorf("the folder must be absolute, as in file:///%s%s", u.Host, u.Path)
+		}
+	case "mem":
+	case "s3", "gs", "azblob":
+		switch {
+		case u.Host == "":
+			err = fmt.Errorf("want %s://bucket", u.Scheme)
+		case u.User != nil:
+			err = errors.New("credentials have no place in the URL: give them by the environment or the files of the cloud's SDK")
+		}
+	default:
+		err = fmt.Errorf("want %s", schemes)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("blob store %s: %w", u.Redacted(), err)
+	}
+	return u, nil
+}
+
+func openFolder(ctx context.Context, u *url.URL) (*Store, error) {
 	opener := fileblob.URLOpener{Options: fileblob.Options{
 		CreateDir:   true,
 		DirFileMode: 0o700, // customers' pictures
@@ -83,12 +118,6 @@ func openFolder(ctx context.Context, u *url.URL) (*Store, error) {
 // openBucket makes no request to the store: one that cannot be reached is for
 // Check to find.
 func openBucket(ctx context.Context, u *url.URL) (*Store, error) {
-	if u.Host == "" {
-		return nil, fmt.Errorf("want %s://bucket", u.Scheme)
-	}
-	if u.User != nil {
-		return nil, errors.New("credentials have no place in the URL: give them by the environment or the files of the cloud's SDK")
-	}
 	// The tokens of Google's and Azure's credentials are renewed with the
 	// context of the opening, which ends when the start of the process does.
 	ctx = context.WithoutCancel(ctx)

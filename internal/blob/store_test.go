@@ -360,7 +360,7 @@ func TestOpen_refuses(t *testing.T) {
 		"":                     "want file:///folder",
 		"file://data/blobs":    "file:///data/blobs",
 		"file:///x?metdata=no": "metdata",
-		"://":                  "missing protocol scheme",
+		"://":                  "no URL",
 	} {
 		t.Run(url, func(t *testing.T) {
 			t.Parallel()
