@@ -27,6 +27,7 @@ type API struct {
 	metrics            *serveMetrics
 	doors              *doors
 	waits              *wait.Hub
+	edge               *httpapi.API
 	api, host, opsS    *server
 	sweeper            *sweep.Sweeper
 	readBooks          func(context.Context)
@@ -97,7 +98,7 @@ func NewAPI(ctx context.Context, c APIConfig, stores Stores, log *slog.Logger) (
 	a.doors = &doors{traces: traces, seen: a.metrics.request}
 	admit := admission.New(p.db, p.store, p.queue, log)
 	admit.Refunded, admit.Trace = a.metrics.queueRefund, traces.parent
-	edge, err := httpapi.New(httpapi.Config{BaseURL: a.BaseURL, ResultsURL: a.ResultsURL, KeyPrefix: c.KeyPrefix, ResultTTL: c.ResultTTL},
+	edge, err := httpapi.New(httpapi.Config{BaseURL: a.BaseURL, ResultsURL: a.ResultsURL, KeyPrefix: c.KeyPrefix, ResultTTL: c.ResultTTL, Trace: traces.parent},
 		p.db, in, admit, a.waits, p.store, log)
 	if err != nil {
 		return nil, err
@@ -113,8 +114,9 @@ func NewAPI(ctx context.Context, c APIConfig, stores Stores, log *slog.Logger) (
 	rounds.StuckAfter, rounds.ResultTTL, rounds.Swept = c.StuckAfter, c.ResultTTL, a.metrics.round
 	a.ops.checks, a.ops.metrics = p.checks(), []*metrics{runtimeMetrics(), a.metrics.metrics}
 	a.readBooks = func(ctx context.Context) { a.metrics.watch(ctx, p.db, p.queue, c.StuckAfter, log) }
-	a.api.http.Handler = a.doors.before("api", edge, edge.Route)
-	a.host.http.Handler = a.doors.before("results", results.New(results.Config{TTL: c.ResultTTL, Redirect: c.ResultsRedirect}, p.db, p.store, log), resultRoute)
+	a.edge = edge
+	a.api.http.Handler, a.api.http.ConnContext = a.doors.before("api", edge, edge.Route, edge.Began), edge.ConnContext
+	a.host.http.Handler = a.doors.before("results", results.New(results.Config{TTL: c.ResultTTL, Redirect: c.ResultsRedirect}, p.db, p.store, log), resultRoute, func(*http.Request) time.Time { return time.Now() })
 	a.sweeper = sweep.New(rounds, p.db, p.queue, p.store, log)
 	return a, nil
 }
@@ -152,6 +154,7 @@ func (a *API) Start() {
 	for _, s := range []*server{a.opsS, a.host, a.api} {
 		go func() { a.failed <- s.serve() }()
 	}
+	go func() { _ = a.api.http.Serve(a.edge.Held()) }() // ends with the other listener of the API
 	a.sweeping.run(a.sweeper.Run)
 	a.watching.run(a.readBooks)
 	a.ops.ready.Store(true)
@@ -175,6 +178,7 @@ func (a *API) leave() {
 // is answered with the job as it is now, and running requests end.
 func (a *API) Stop() {
 	a.leave()
+	a.settle()
 	a.api.stop(a.log)
 	a.host.stop(a.log)
 	a.sweeping.stop()
@@ -182,6 +186,15 @@ func (a *API) Stop() {
 	a.opsS.stop(a.log)
 	a.closers.close()
 	a.log.Info("the API has stopped")
+}
+
+// settle returns when whoever waited has the answer.
+func (a *API) settle() {
+	ctx, cancel := context.WithTimeout(context.Background(), drain)
+	defer cancel()
+	if err := a.edge.Settle(ctx); err != nil {
+		a.log.Warn("held requests were cut off", "error", err)
+	}
 }
 
 // resultRoute is the pattern of a path on the result host.

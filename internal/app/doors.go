@@ -1,6 +1,8 @@
 package app
 
 import (
+	"bufio"
+	"net"
 	"net/http"
 	"sync/atomic"
 	"time"
@@ -18,14 +20,17 @@ type doors struct {
 }
 
 // before puts the doors before a handler. route names the pattern of a
-// request's path.
-func (d *doors) before(host string, next http.Handler, route func(*http.Request) string) http.Handler {
+// request's path; began is when it came.
+func (d *doors) before(host string, next http.Handler, route func(*http.Request) string, began func(*http.Request) time.Time) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		began := time.Now()
+		began := began(r)
 		r, span := d.traces.request(r, host)
 		out, whole := &outgoing{ResponseWriter: w, doors: d}, false
 		defer func() {
 			switch {
+			case out.taken:
+				answered(span, route(r), plain(r.Method), noStatus)
+				return // it comes back when there is an answer
 			case !whole:
 				out.status = 0 // the handler broke off, and the connection with it
 			case out.status == 0:
@@ -54,7 +59,15 @@ func plain(method string) string {
 type outgoing struct {
 	http.ResponseWriter
 	doors  *doors
-	status int // 0 until the header is out
+	status int  // 0 until the header is out
+	taken  bool // out of net/http
+}
+
+// Hijack is http.Hijacker.
+func (o *outgoing) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, buffer, err := http.NewResponseController(o.ResponseWriter).Hijack()
+	o.taken = err == nil
+	return conn, buffer, err
 }
 
 // WriteHeader is http.ResponseWriter.

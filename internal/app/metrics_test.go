@@ -2,6 +2,7 @@ package app_test
 
 import (
 	"bufio"
+	"context"
 	"database/sql"
 	"fmt"
 	"net/http"
@@ -138,4 +139,50 @@ func checkDocumented(t *testing.T, values map[string]float64) {
 			t.Errorf("%s is not in the README", name)
 		}
 	}
+}
+
+// A request that waits leaves net/http and comes back: it is one request all the
+// same, which took all that time.
+func TestMetrics_of_a_request_that_waits(t *testing.T) {
+	t.Parallel()
+	a, _, key := serve(t)
+	defer a.Stop()
+	picture, err := os.ReadFile("../../testdata/images/cup.png")
+	if err != nil {
+		t.Fatal(err)
+	}
+	created := ask(key, http.MethodPost, a.BaseURL+"/remove-bg?wait=1", "image/png", picture)
+	if created.status != http.StatusAccepted {
+		t.Fatal(created)
+	}
+	const requests = `pictor_http_requests_total{host="api",method="POST",route="/remove-bg",status="202"}`
+	until(t, "the request is counted", func() bool { return told(t, a.OpsURL)[requests] == 1 })
+	values := told(t, a.OpsURL)
+	const time = `pictor_http_request_seconds_%s{host="api",route="/remove-bg"}`
+	if count, sum := values[fmt.Sprintf(time, "count")], values[fmt.Sprintf(time, "sum")]; count != 1 || sum < 1 {
+		t.Errorf("%v requests took %v s, want 1 that took a second or more", count, sum)
+	}
+
+	leaving, leave := context.WithCancel(t.Context())
+	q, err := http.NewRequestWithContext(leaving, http.MethodGet, fmt.Sprint(a.BaseURL, "/jobs/", created.body["id"], "?wait=60"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.Header.Set("X-Api-Key", key)
+	left := make(chan error, 1)
+	go func() {
+		response, err := http.DefaultClient.Do(q)
+		if err == nil {
+			_ = response.Body.Close()
+		}
+		left <- err
+	}()
+	until(t, "the client waits", func() bool { return a.Waiting() == 1 })
+	leave()
+	if err := <-left; err == nil {
+		t.Error("who left has an answer")
+	}
+	until(t, "it is counted as cut", func() bool {
+		return told(t, a.OpsURL)[`pictor_http_requests_total{host="api",method="GET",route="/jobs/{id}",status="cut"}`] == 1
+	})
 }

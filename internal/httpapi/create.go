@@ -84,14 +84,21 @@ func (a *API) Upscale(ctx context.Context, req api.UpscaleReq, params api.Upscal
 	return a.create(ctx, c)
 }
 
-// create takes the image in, has the job admitted, waits as long as the client
-// asked, and answers with the job as it is then.
+// create takes the image in, has the job admitted, and answers with the job as
+// it is, or has the request held as long as the client asked.
 func (a *API) create(ctx context.Context, c creation) (*api.JobWithBillingStatusCodeWithHeaders, error) {
 	admitted, err := a.admit(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	now := a.await(ctx, admitted.Job, c.wait)
+	if c.wait > 0 && !admitted.Job.State.Final() {
+		return nil, exchangeOf(ctx).await(held{account: admitted.Job.Account, id: admitted.Job.ID, wait: c.wait, made: &admitted})
+	}
+	return a.created(admitted.Job, admitted)
+}
+
+// created is the answer to whoever asked for a job.
+func (a *API) created(now job.Job, admitted postgres.Admitted) (*api.JobWithBillingStatusCodeWithHeaders, error) {
 	body, err := a.toJobWithBilling(now, admitted.Balance)
 	if err != nil {
 		return nil, err
@@ -135,20 +142,6 @@ func (a *API) take(ctx context.Context, task job.Task, from source) (*intake.Ima
 	default:
 		return a.intake.Read(ctx, task, from.bytes)
 	}
-}
-
-// await returns the job when it is final, or as it is after d. The job is
-// charged and queued by now, so no trouble here may hide its id from the client.
-func (a *API) await(ctx context.Context, j job.Job, d time.Duration) job.Job {
-	if d <= 0 || j.State.Final() {
-		return j
-	}
-	now, err := a.waits.For(ctx, j.Account, j.ID, d)
-	if err != nil {
-		a.log.WarnContext(ctx, "could not wait for a job", "job", j.ID, "error", err)
-		return j
-	}
-	return *now
 }
 
 // checkKey refuses bytes that are no text: a header may hold any.

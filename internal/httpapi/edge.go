@@ -30,6 +30,7 @@ const (
 // exchange is what the handlers of one request share with the edge.
 type exchange struct {
 	id      string
+	began   time.Time
 	inbound *http.Request // as it came in: a HEAD is still a HEAD
 	decoded *http.Request // the copy that ogen works on
 	body    *body         // nil when the request has none
@@ -37,6 +38,7 @@ type exchange struct {
 	account int64        // 0 until the key was checked
 	job     job.ID       // "" until one is made or named
 	refusal *fault.Error // what the answer says, for the log
+	held    *held        // set by a handler whose answer has to wait: see hold.go
 }
 
 type exchangeKey struct{}
@@ -63,13 +65,20 @@ func (x *exchange) bodyIsEmpty() bool {
 
 // ServeHTTP is http.Handler.
 func (a *API) ServeHTTP(out http.ResponseWriter, inbound *http.Request) {
-	start := time.Now()
-	x := &exchange{id: requestID(inbound), inbound: inbound}
+	x := &exchange{began: time.Now(), inbound: inbound}
 	x.writer = &writer{ResponseWriter: out, x: x}
+	if h := takeHeld(inbound.Context()); h != nil {
+		x.id, x.began, x.account, x.job = h.request, h.began, h.account, h.id
+		defer h.done()
+		defer a.finish(x)
+		a.answer(x, h)
+		return
+	}
+	x.id = requestID(inbound)
 	if inbound.Body != nil && inbound.Body != http.NoBody {
 		x.body = newBody(out, inbound, a.memory, a.config.JSONMemory)
 	}
-	defer a.finish(x, start)
+	defer a.finish(x)
 
 	if inbound.Method == http.MethodOptions && inbound.Header.Get("Access-Control-Request-Method") != "" {
 		preflight(x.writer)
@@ -87,12 +96,18 @@ func (a *API) ServeHTTP(out http.ResponseWriter, inbound *http.Request) {
 	}
 	x.decoded = r
 	a.routes.ServeHTTP(x.writer, r)
+	if x.held != nil {
+		a.hold(x)
+	}
 }
 
 // finish ends every request: it answers for a handler that panicked, lets go
 // of what the body holds, and writes the log.
-func (a *API) finish(x *exchange, start time.Time) {
+func (a *API) finish(x *exchange) {
 	p := recover()
+	if p != nil {
+		x.held = nil
+	}
 	aborted := p != nil && x.writer.status != 0 || isAbort(p)
 	if p != nil && !isAbort(p) {
 		a.log.ErrorContext(x.inbound.Context(), "a handler panicked", "request", x.id, "panic", p, "stack", string(debug.Stack()))
@@ -107,7 +122,9 @@ func (a *API) finish(x *exchange, start time.Time) {
 		// net/http removes the files of its own request only.
 		_ = x.decoded.MultipartForm.RemoveAll()
 	}
-	a.logRequest(x, time.Since(start))
+	if x.held == nil {
+		a.logRequest(x, time.Since(x.began))
+	}
 	if aborted {
 		// The header is out and the rest is not: only a cut connection tells
 		// the client.
@@ -169,16 +186,25 @@ func preflight(w http.ResponseWriter) {
 }
 
 // writer puts on every answer the headers that all of them have. It does so at
-// the last moment, because ogen overwrites Access-Control-Expose-Headers.
+// the last moment, because ogen overwrites Access-Control-Expose-Headers. What
+// ogen makes of a request that is held goes nowhere.
 type writer struct {
 	http.ResponseWriter
 	x      *exchange
 	status int // 0 until the header is out
 }
 
+// Header is http.ResponseWriter.
+func (w *writer) Header() http.Header {
+	if w.x.held != nil {
+		return make(http.Header)
+	}
+	return w.ResponseWriter.Header()
+}
+
 // WriteHeader is http.ResponseWriter.
 func (w *writer) WriteHeader(status int) {
-	if w.status != 0 {
+	if w.status != 0 || w.x.held != nil {
 		return
 	}
 	if status >= 200 {
@@ -200,6 +226,9 @@ func (w *writer) WriteHeader(status int) {
 
 // Write is http.ResponseWriter.
 func (w *writer) Write(p []byte) (int, error) {
+	if w.x.held != nil {
+		return len(p), nil
+	}
 	if w.status == 0 {
 		w.WriteHeader(http.StatusOK)
 	}

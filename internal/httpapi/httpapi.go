@@ -12,6 +12,7 @@
 package httpapi
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -40,6 +41,10 @@ type Config struct {
 	ResultTTL  time.Duration // how long a result is kept
 	KeyCache   time.Duration // how long a key is trusted without a look-up; at most, and by default, 60 s
 	JSONMemory int64         // bytes of memory that JSON bodies may take together; 512 MiB by default
+
+	// Trace, when set, names the trace that a request belongs to as the header
+	// Traceparent does, "" for none.
+	Trace func(context.Context) string
 }
 
 const (
@@ -63,6 +68,7 @@ type API struct {
 	document      []byte // openapi.json as it is served
 	keys          *keyCache
 	memory        *semaphore.Weighted // see body.reserve
+	held          *returns
 	routes        *api.Server
 }
 
@@ -71,10 +77,13 @@ func New(c Config, db *postgres.DB, in *intake.Intake, ad *admission.Admission, 
 	if c.KeyCache == 0 {
 		c.KeyCache = maxKeyCache
 	}
+	if c.Trace == nil {
+		c.Trace = func(context.Context) string { return "" }
+	}
 	if c.JSONMemory == 0 {
 		c.JSONMemory = defaultJSONMemory
 	}
-	a := &API{config: c, db: db, intake: in, admission: ad, waits: waits, store: store, log: log}
+	a := &API{config: c, db: db, intake: in, admission: ad, waits: waits, store: store, log: log, held: newReturns()}
 	if err := a.prepare(); err != nil {
 		return nil, err
 	}

@@ -20,8 +20,11 @@ const pollAfter = 3 * time.Second
 // GetJob is GET /jobs/{id}.
 func (a *API) GetJob(ctx context.Context, params api.GetJobParams) (*api.Job, error) {
 	exchangeOf(ctx).job = job.ID(params.ID.String())
-	wait := time.Duration(params.Wait.Value) * time.Second
-	j, err := a.waits.For(ctx, callerOf(ctx).account, job.ID(params.ID.String()), wait)
+	h := held{account: callerOf(ctx).account, id: job.ID(params.ID.String()), wait: time.Duration(params.Wait.Value) * time.Second}
+	if h.wait > 0 {
+		return nil, exchangeOf(ctx).await(h)
+	}
+	j, err := a.waits.For(ctx, h.account, h.id, 0)
 	if err != nil {
 		return nil, err
 	}

@@ -45,6 +45,7 @@ type stack struct {
 	nats   *bus.Server
 	queue  *bus.Bus
 	store  *blob.Store
+	waits  *wait.Hub
 	api    *httpapi.API
 	server *httptest.Server
 	client *http.Client
@@ -72,9 +73,9 @@ func startOn(t testing.TB, db *postgres.DB, change ...func(*httpapi.Config)) *st
 	t.Cleanup(func() { _ = s.store.Close() })
 	in, err := intake.New(intake.Config{Dir: t.TempDir(), Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
 	must(t, err)
-	waits, err := wait.New(db, s.queue, log)
+	s.waits, err = wait.New(db, s.queue, log)
 	must(t, err)
-	t.Cleanup(waits.Close)
+	t.Cleanup(s.waits.Close)
 
 	s.server = httptest.NewUnstartedServer(nil)
 	config := httpapi.Config{
@@ -86,10 +87,11 @@ func startOn(t testing.TB, db *postgres.DB, change ...func(*httpapi.Config)) *st
 	for _, c := range change {
 		c(&config)
 	}
-	s.api, err = httpapi.New(config, db, in, admission.New(db, s.store, s.queue, log), waits, s.store, log)
+	s.api, err = httpapi.New(config, db, in, admission.New(db, s.store, s.queue, log), s.waits, s.store, log)
 	must(t, err)
-	s.server.Config.Handler = s.api
+	s.server.Config.Handler, s.server.Config.ConnContext = s.api, s.api.ConnContext
 	s.server.Start()
+	go s.server.Config.Serve(s.api.Held())
 	t.Cleanup(s.server.Close)
 	s.client = &http.Client{Transport: contract.NewTransport(t, s.server.Client().Transport)}
 	return s
