@@ -40,7 +40,7 @@ create table jobs (
     refunded   boolean not null default false,
 
     fence        bigint  not null default 0 check (fence >= 0), -- how often the job was claimed
-    lapses       integer not null default 0 check (lapses >= 0), -- how many of those claims ended by a lease that ran out
+    lapses       integer not null default 0 check (lapses >= 0), -- how many of those claims came to nothing: the lease ran out, or an error ended it
     lease_until  timestamptz, -- null while processing: the worker gave the job back
     heartbeat_at timestamptz,
     enqueued_at  timestamptz, -- last confirmed publish; null: no client was ever told of the job

@@ -36,11 +36,14 @@ const (
 	// lease, so that the next delivery finds the job free.
 	ackWait = 20 * time.Second
 	// duplicates is how long a message id is remembered. It must exceed the age
-	// at which the sweeper publishes again, so that its copies are absorbed.
+	// at which the sweeper first publishes again, so that the copy is absorbed.
 	duplicates = 2 * time.Minute
 	// maxMessages bounds the stream. Beyond it publishing fails, the job is
 	// cancelled and the client is told to come back.
 	maxMessages = 1_000_000
+	// maxUnacknowledged bounds what all workers together hold of one task.
+	// Beyond it NATS falls silent, so it exceeds what any fleet has in hand.
+	maxUnacknowledged = 10_000
 	// publishTimeout bounds one publish with its acknowledgement.
 	publishTimeout = 5 * time.Second
 	replicas       = 3
@@ -148,18 +151,33 @@ func (b *Bus) Ensure(ctx context.Context) error {
 		return fmt.Errorf("ensure the stream: %w", err)
 	}
 	for _, t := range job.Tasks() {
-		if _, err := b.js.CreateOrUpdateConsumer(ctx, stream, jetstream.ConsumerConfig{
-			Durable:       consumerName(t),
-			FilterSubject: runSubject(t),
-			AckPolicy:     jetstream.AckExplicitPolicy,
-			AckWait:       ackWait,
-			MaxDeliver:    -1, // the fence counts attempts; a message that NATS gave up on would stay in the stream unseen
-			MaxAckPending: 10_000,
-		}); err != nil {
+		if err := b.ensureConsumer(ctx, t); err != nil {
 			return fmt.Errorf("ensure the consumer of %s: %w", t, err)
 		}
 	}
 	return nil
+}
+
+// ensureConsumer looks first: a cluster agrees on every update, also on one that
+// changes nothing, and every process asks every few seconds.
+func (b *Bus) ensureConsumer(ctx context.Context, t job.Task) error {
+	want := jetstream.ConsumerConfig{
+		Durable:       consumerName(t),
+		FilterSubject: runSubject(t),
+		AckPolicy:     jetstream.AckExplicitPolicy,
+		AckWait:       ackWait,
+		MaxDeliver:    -1, // the job counts its attempts; a message that NATS gave up on would stay in the stream unseen
+		MaxAckPending: maxUnacknowledged,
+	}
+	c, err := b.js.Consumer(ctx, stream, want.Durable)
+	if err == nil {
+		is := c.CachedInfo().Config
+		if is.FilterSubject == want.FilterSubject && is.AckWait == want.AckWait && is.MaxDeliver == want.MaxDeliver && is.MaxAckPending == want.MaxAckPending {
+			return nil
+		}
+	}
+	_, err = b.js.CreateOrUpdateConsumer(ctx, stream, want)
+	return err
 }
 
 func (b *Bus) ensureStream(ctx context.Context) error {
@@ -229,6 +247,29 @@ func (b *Bus) Backlog(ctx context.Context) (map[job.Task]uint64, error) {
 		backlog[t] = c.CachedInfo().NumPending
 	}
 	return backlog, nil
+}
+
+// Waited is how long the message has been in the queue that the next worker of
+// a task will be given, 0 when none waits. Messages that were published later
+// wait behind it. Both ends of the time are told by NATS.
+func (b *Bus) Waited(ctx context.Context, t job.Task) (time.Duration, error) {
+	c, err := b.js.Consumer(ctx, stream, consumerName(t))
+	if err != nil {
+		return 0, fmt.Errorf("look at the consumer of %s: %w", t, err)
+	}
+	s, err := b.js.Stream(ctx, stream)
+	if err != nil {
+		return 0, fmt.Errorf("look at the stream: %w", err)
+	}
+	info := c.CachedInfo()
+	next, err := s.GetMsg(ctx, info.Delivered.Stream+1, jetstream.WithGetMsgSubject(runSubject(t)))
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("look at the next message of %s: %w", t, err)
+	}
+	return max(0, info.TimeStamp.Sub(next.Time)), nil
 }
 
 // Messages is the number of messages of all tasks that are not acknowledged.

@@ -98,6 +98,50 @@ func backlog(t *testing.T, b *bus.Bus) uint64 {
 	return n
 }
 
+// The time of a queue is that of its head, whatever else was published since
+// and however long those wait that workers have in hand.
+func TestWaited_is_the_age_of_the_message_whose_turn_is_next(t *testing.T) {
+	t.Parallel()
+	b := ensured(t)
+	waited := func(task job.Task) time.Duration {
+		t.Helper()
+		d, err := b.Waited(t.Context(), task)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	publish(t, b, job.RemoveBG, "a", 0)
+	publish(t, b, job.RemoveBG, "b", 0)
+	first := waited(job.RemoveBG)
+	began := time.Now()
+	publish(t, b, job.RemoveBG, "c", 0)
+	for time.Since(began) < 20*time.Millisecond { // so that a and b are told from c
+		if d := waited(job.Upscale2x); d != 0 {
+			t.Fatalf("nothing waits, and has waited %s", d)
+		}
+	}
+	if d := waited(job.RemoveBG); d < first+10*time.Millisecond {
+		t.Errorf("the first has waited %s, and %s before", d, first)
+	}
+
+	inHand, release, done := make(chan job.ID), make(chan struct{}), make(chan struct{})
+	ctx, stop := context.WithCancel(t.Context())
+	go func() {
+		defer close(done)
+		b.Consume(ctx, job.Tasks(), 2, func(m bus.Message) { inHand <- m.ID; <-release })
+	}()
+	<-inHand
+	<-inHand
+	third := waited(job.RemoveBG)
+	if since := time.Since(began); third > since {
+		t.Errorf("the third has waited %s, and was published %s ago at most", third, since)
+	}
+	stop()
+	close(release)
+	<-done
+}
+
 func TestConsume_offers_every_task_s_jobs(t *testing.T) {
 	t.Parallel()
 	b := ensured(t)

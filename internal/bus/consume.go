@@ -23,8 +23,9 @@ const (
 // Message is a job that is offered to this worker. Exactly one of Ack and Retry
 // ends it.
 type Message struct {
-	ID  job.ID
-	msg jetstream.Msg
+	ID   job.ID
+	Task job.Task // whose queue it came from
+	msg  jetstream.Msg
 }
 
 // Header is a header of the message, "" when it has none of that name.
@@ -84,7 +85,7 @@ func (b *Bus) pull(ctx context.Context, t job.Task) (Message, bool) {
 	msg, err := b.fetch(ctx, t)
 	switch {
 	case msg != nil:
-		return Message{ID: job.ID(msg.Data()), msg: msg}, true
+		return Message{ID: job.ID(msg.Data()), Task: t, msg: msg}, true
 	case ctx.Err() != nil:
 		return Message{}, false
 	case errors.Is(err, jetstream.ErrStreamNotFound), errors.Is(err, jetstream.ErrConsumerNotFound), errors.Is(err, jetstream.ErrConsumerDeleted):

@@ -36,7 +36,7 @@ const (
 	MaxWait        = 60 * time.Second // largest `wait`
 	URLTimeout     = 15 * time.Second // download of an image_url, from the first byte of DNS to the last of the body
 	KeyLifetime    = 24 * time.Hour   // how long an Idempotency-Key returns the first job
-	MaxClaims      = 3                // a picture that killed its worker this often is given up and refunded
+	MaxClaims      = 3                // a job whose claims came to nothing this often is given up and refunded
 )
 
 // Task is one kind of work on one image.
@@ -141,6 +141,10 @@ type Job struct {
 	// Fence counts the claims. Every write of a worker names the fence it
 	// claimed under; a write under an older one changes nothing.
 	Fence int64
+	// Lapses counts the claims that came to nothing: their lease ran out, or
+	// their worker met an error that is not the picture's. Jobs that a worker
+	// gave back because it stopped are not among them.
+	Lapses int
 
 	// Of a completed job only.
 	ResultToken string // unguessable name on the public result host

@@ -13,9 +13,9 @@
 //	admit.go       balance >= cost, running < 5, account not deleted  job, charge, running+1
 //	enqueued.go    not cancelled                                      -
 //	cancel.go      queued, never claimed, publish not confirmed       refund, running-1
-//	claim.go       queued, given back, or lease over                  fence+1, lease
+//	claim.go       queued, given back, or lease over                  fence+1, lease; after the last attempt refund, running-1
 //	progress.go    processing under this fence                        lease, heartbeat
-//	giveback.go    processing under this fence                        -
+//	giveback.go    processing under this fence                        lapses+1 after an error
 //	complete.go    processing under this fence                        running-1
 //	fail.go        processing under this fence                        refund, running-1
 //	stuck.go       no sign of life                                    refund, running-1

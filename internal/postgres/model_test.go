@@ -150,14 +150,26 @@ func TestModel_and_database_agree_on_random_sequences(t *testing.T) {
 				if ends {
 					d = over
 				}
-				got, verdict, err := b.Claim(ctx, j.id, d)
+				beside := rapid.Bool().Draw(r, "beside others")
+				claim := b.Claim
+				if beside {
+					claim = b.ClaimBeside
+				}
+				got, verdict, err := claim(ctx, j.id, d)
 				want := postgres.Gone
 				switch {
 				case j.state.Final():
 				case j.state == job.Processing && j.lease == running:
 					want = postgres.Leased
 				case j.state == job.Processing && j.lease == lapsed && j.lapses+1 >= job.MaxClaims:
+					want = postgres.GivenUp
 					m.fail(j)
+				case beside && j.state == job.Processing && j.lease == lapsed && j.lapses+1 == job.MaxClaims-1:
+					want = postgres.Last
+					j.lapses++
+					j.lease = givenBack
+				case beside && j.lapses >= job.MaxClaims-1:
+					want = postgres.Last
 				default:
 					want = postgres.Claimed
 					if j.state == job.Processing && j.lease == lapsed {
@@ -185,10 +197,18 @@ func TestModel_and_database_agree_on_random_sequences(t *testing.T) {
 			"give back": func(r *rapid.T) {
 				j := pick(r)
 				f := fence(r, j)
-				done, err := b.GiveBack(ctx, j.id, f)
+				counts := rapid.Bool().Draw(r, "after an error")
+				back := b.GiveBack
+				if counts {
+					back = b.Lapse
+				}
+				done, err := back(ctx, j.id, f)
 				want := j.state == job.Processing && f == j.fence
 				agree(r, "given back", want, done, err)
 				if want {
+					if counts && j.lease != givenBack {
+						j.lapses++
+					}
 					j.lease = givenBack
 				}
 			},
@@ -249,8 +269,8 @@ func TestModel_and_database_agree_on_random_sequences(t *testing.T) {
 				agree(r, "balance = opening + credits - jobs that were not refunded", m.opening+m.credits-spent, got.Balance, nil)
 				for _, j := range m.jobs[max(0, len(m.jobs)-6):] {
 					row := b.row(t, j.id)
-					agree(r, "job", []any{j.state, j.fence, j.progress, j.state == job.Failed},
-						[]any{row.State, row.Fence, row.Progress, row.Refunded}, nil)
+					agree(r, "job", []any{j.state, j.fence, j.lapses, j.progress, j.state == job.Failed},
+						[]any{row.State, row.Fence, row.Lapses, row.Progress, row.Refunded}, nil)
 				}
 			},
 		})

@@ -9,7 +9,7 @@ import (
 )
 
 // jobColumns are the columns of jobRow, for every statement that reads jobs.
-const jobColumns = `id, account_id, task, state, progress, message, cost, refunded, fence,
+const jobColumns = `id, account_id, task, state, progress, message, cost, refunded, fence, lapses,
 	input_type, input_size, input_width, input_height,
 	coalesce(result_token, '') as result_token, coalesce(result_type, '') as result_type, coalesce(result_size, 0) as result_size,
 	created_at, updated_at, finished_at, coalesce(trace, '') as trace`
@@ -24,6 +24,7 @@ type jobRow struct {
 	Cost        int64        `db:"cost"`
 	Refunded    bool         `db:"refunded"`
 	Fence       int64        `db:"fence"`
+	Lapses      int          `db:"lapses"`
 	InputType   string       `db:"input_type"`
 	InputSize   int64        `db:"input_size"`
 	InputWidth  int          `db:"input_width"`
@@ -48,6 +49,7 @@ func (r jobRow) job() job.Job {
 		Cost:        point.Amount(r.Cost),
 		Refunded:    r.Refunded,
 		Fence:       r.Fence,
+		Lapses:      r.Lapses,
 		Input:       job.Image{Type: r.InputType, Size: r.InputSize, Width: r.InputWidth, Height: r.InputHeight},
 		ResultToken: r.ResultToken,
 		ResultType:  r.ResultType,

@@ -76,14 +76,19 @@ func TestLost_lists_jobs_whose_message_may_be_gone(t *testing.T) {
 	b.age(t, orphan.ID, hour)
 	must[bool](t)(b.Cancel(t.Context(), orphan.ID, "no"))
 
-	lost := must[[]job.Job](t)(b.Lost(t.Context(), after, 10))
+	now := must[time.Time](t)(b.Now(t.Context()))
+	find := func(task job.Task) []job.Job {
+		return must[[]job.Job](t)(b.Lost(t.Context(), task, now.Add(-after), now.Add(-after/3), 10))
+	}
+	lost := find(job.RemoveBG)
 	same(t, "lost", map[job.ID]bool{queued.ID: true, dead.ID: true, back.ID: true}, set(ids(lost)))
 	for _, j := range lost {
 		if err := b.Republished(t.Context(), j.ID); err != nil {
 			t.Fatal(err)
 		}
 	}
-	same(t, "left", 0, len(must[[]job.Job](t)(b.Lost(t.Context(), after, 10))))
+	same(t, "left", 0, len(find(job.RemoveBG)))
+	same(t, "of another task", 0, len(find(job.Upscale2x)))
 }
 
 func set(ids []job.ID) map[job.ID]bool {

@@ -18,6 +18,9 @@ type situation struct {
 	allows []job.Transition
 }
 
+// leaseOver is the situation that a claim counts as a lapse.
+const leaseOver = "processing, lease over"
+
 func situations() []situation {
 	queued := func(t *testing.T, b books, account int64) job.Job { return pgtest.Queued(t, b.DB, account) }
 	claimed := func(leases ...int) func(t *testing.T, b books, account int64) job.Job {
@@ -41,7 +44,7 @@ func situations() []situation {
 			return j
 		}, []job.Transition{job.Claim, job.Sweep}},
 		{"processing", job.Processing, claimed(1), []job.Transition{job.Progress, job.Complete, job.Fail, job.Sweep}},
-		{"processing, lease over", job.Processing, claimed(0),
+		{leaseOver, job.Processing, claimed(0),
 			[]job.Transition{job.Claim, job.Progress, job.Complete, job.Fail, job.Sweep}},
 		{"processing, given back", job.Processing, func(t *testing.T, b books, account int64) job.Job {
 			j := claimed(1)(t, b, account)
@@ -131,7 +134,11 @@ func TestTransitions_agree_with_the_table_of_the_states(t *testing.T) {
 					return
 				}
 				same(t, "changed", true, changed)
-				same(t, "job", expect(before, tr, next), after)
+				wanted := expect(before, tr, next)
+				if tr == job.Claim && s.name == leaseOver {
+					wanted.Lapses++
+				}
+				same(t, "job", wanted, after)
 				want := purseBefore
 				if next.Final() {
 					want.Running--
@@ -298,7 +305,7 @@ func TestClaim_gives_up_a_picture_that_took_three_workers_with_it(t *testing.T) 
 	same(t, "fence", int64(job.MaxClaims), j.Fence)
 	_, verdict, err := b.Claim(t.Context(), j.ID, hour)
 	same(t, "error", nil, err)
-	same(t, "verdict", postgres.Gone, verdict)
+	same(t, "verdict", postgres.GivenUp, verdict)
 	same(t, "state", job.Failed, b.row(t, j.ID).State)
 	same(t, "message", "The image was given up after 3 attempts. Its Point was given back.", b.row(t, j.ID).Message)
 	same(t, "account", purse{1000, 0}, b.purse(t, a.ID))
@@ -320,7 +327,71 @@ func TestClaim_does_not_count_a_job_that_was_given_back(t *testing.T) {
 	}
 	_, verdict, err := b.Claim(t.Context(), j.ID, hour)
 	same(t, "error", nil, err)
-	same(t, "verdict", postgres.Gone, verdict)
+	same(t, "verdict", postgres.GivenUp, verdict)
+}
+
+// A picture that kills its worker took the pictures beside it along: after three
+// such deaths all of them were given up. So the last attempt of every job is
+// for a process that has nothing else to lose.
+func TestClaimBeside_leaves_a_last_attempt_alone(t *testing.T) {
+	t.Parallel()
+	for name, lapse := range map[string]func(b books, j job.Job) (bool, error){
+		"after dead workers": func(b books, j job.Job) (bool, error) {
+			return b.Progress(t.Context(), j.ID, j.Fence, 0, "", over)
+		},
+		"after errors": func(b books, j job.Job) (bool, error) { return b.Lapse(t.Context(), j.ID, j.Fence) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := open(t, 2)
+			a := pgtest.NewAccount(t, b.DB, 1000)
+			j := pgtest.Queued(t, b.DB, a.ID)
+			beside := func() (postgres.Verdict, job.Job) {
+				got, v, err := b.ClaimBeside(t.Context(), j.ID, hour)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return v, got
+			}
+			for range job.MaxClaims - 1 {
+				v, got := beside()
+				same(t, "verdict", postgres.Claimed, v)
+				same(t, "lapsed", true, must[bool](t)(lapse(b, got)))
+			}
+			for range 2 { // the same for a repeat, and for the next worker
+				v, _ := beside()
+				same(t, "verdict", postgres.Last, v)
+			}
+			// However long it waits for its turn, it is not stuck: workers live.
+			if err := b.Alive(t.Context(), "worker", job.Tasks()); err != nil {
+				t.Fatal(err)
+			}
+			b.age(t, j.ID, hour)
+			same(t, "stuck", []job.ID(nil), must[[]job.ID](t)(b.Stuck(t.Context(), stuck, 10)))
+
+			last := b.claim(t, j.ID, hour)
+			same(t, "lapses", job.MaxClaims-1, last.Lapses)
+			v, _ := beside()
+			same(t, "verdict", postgres.Leased, v)
+			same(t, "given back", true, must[bool](t)(b.GiveBack(t.Context(), j.ID, last.Fence)))
+			last = b.claim(t, j.ID, over)
+			v, _ = beside()
+			same(t, "verdict", postgres.GivenUp, v)
+			same(t, "account", purse{1000, 0}, b.purse(t, a.ID))
+		})
+	}
+}
+
+// The answer to Lapse may be lost and the statement repeated.
+func TestLapse_counts_once(t *testing.T) {
+	t.Parallel()
+	b := open(t, 2)
+	j := pgtest.Claimed(t, b.DB, pgtest.NewAccount(t, b.DB, 1000).ID)
+	for range 2 {
+		same(t, "given back", true, must[bool](t)(b.Lapse(t.Context(), j.ID, j.Fence)))
+	}
+	same(t, "lapses", 1, b.row(t, j.ID).Lapses)
+	same(t, "under a lost fence", false, must[bool](t)(b.Lapse(t.Context(), j.ID, j.Fence+1)))
 }
 
 func TestProgress_never_falls(t *testing.T) {

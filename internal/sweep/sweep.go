@@ -7,7 +7,9 @@
 //	orphans   cancels and refunds jobs that were charged but never published:
 //	          no client was ever told that they were accepted
 //	lost      publishes jobs again whose message may be gone, under the message
-//	          id they had, so that JetStream absorbs what is not gone
+//	          id they had, so that JetStream absorbs what is not gone. JetStream
+//	          remembers an id for two minutes and a queue may take hours, so a
+//	          job is left alone for as long as its message may only be waiting
 //	stuck     fails and refunds jobs without a sign of life
 //	expired   deletes results that are older than their promised time
 //	inputs    deletes the inputs of final jobs
@@ -38,7 +40,7 @@ type Config struct {
 	ResultTTL  time.Duration // how long a result is kept after its job completed
 
 	OrphanAfter  time.Duration // charged but not published: cancelled and refunded
-	LostAfter    time.Duration // queued without being claimed: published again
+	LostAfter    time.Duration // its turn in the queue has come and it is not claimed: published again
 	GarbageAfter time.Duration // an object without a job: deleted
 	GarbageEvery time.Duration // pause between two looks through the whole store
 
@@ -171,17 +173,37 @@ func (s *Sweeper) end(ctx context.Context, ids []job.ID, err error, end func(job
 
 // lost publishes again until the first failure: when the queue is away, the
 // next round will do.
-func (s *Sweeper) lost(ctx context.Context) (int, error) {
-	jobs, err := s.db.Lost(ctx, s.LostAfter, batch)
-	for i, j := range jobs {
-		if err := s.queue.Publish(ctx, j.Task, j.ID, j.Fence); err != nil {
-			return i, err
+//
+// Messages are given to workers in the order in which they were published, so
+// only a job that was published before the first message that still waits can
+// have lost its own. The two ages that are compared are each of one clock, the
+// database's and NATS', and the database's is read first: what happens between
+// the two looks makes jobs younger, never older.
+func (s *Sweeper) lost(ctx context.Context) (n int, err error) {
+	now, err := s.db.Now(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for _, t := range job.Tasks() {
+		waited, err := s.queue.Waited(ctx, t)
+		if err != nil {
+			return n, err
 		}
-		if err := s.db.Republished(ctx, j.ID); err != nil {
-			return i, err
+		jobs, err := s.db.Lost(ctx, t, now.Add(-waited-s.LostAfter), now.Add(-s.LostAfter/3), batch)
+		if err != nil {
+			return n, err
+		}
+		for _, j := range jobs {
+			if err := s.queue.Publish(ctx, j.Task, j.ID, j.Fence); err != nil {
+				return n, err
+			}
+			if err := s.db.Republished(ctx, j.ID); err != nil {
+				return n, err
+			}
+			n++
 		}
 	}
-	return len(jobs), err
+	return n, nil
 }
 
 // expired marks a result as gone before deleting it: from then on it answers

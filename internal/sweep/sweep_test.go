@@ -1,6 +1,7 @@
 package sweep_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -140,6 +141,42 @@ func TestOnce_publishes_under_the_id_that_the_message_had(t *testing.T) {
 	}
 	if n := backlog(t, p.Queue); n != 1 {
 		t.Errorf("%d messages, want 1", n)
+	}
+}
+
+// JetStream remembers a message id for two minutes. In a queue of hours, every
+// waiting job got another copy of its message every two minutes.
+func TestOnce_leaves_jobs_alone_whose_turn_has_not_come(t *testing.T) {
+	t.Parallel()
+	p := parts.New(t)
+	for _, task := range job.Tasks() {
+		account := p.Account(t, point.Point)
+		for range 3 {
+			p.Admit(t, account, task)
+		}
+	}
+	c := idle()
+	c.LostAfter = 0
+	for range 20 {
+		if diff := cmp.Diff(sweep.Counts{}, once(t, p, c)); diff != "" {
+			t.Fatal(diff)
+		}
+	}
+
+	// Workers are given everything and die of it: now it may be lost.
+	ctx, stop := context.WithCancel(t.Context())
+	taken, done := make(chan bus.Message, 9), make(chan struct{})
+	go func() {
+		defer close(done)
+		p.Connect(t).Consume(ctx, job.Tasks(), 9, func(m bus.Message) { taken <- m })
+	}()
+	for range 9 {
+		<-taken
+	}
+	stop()
+	<-done
+	if diff := cmp.Diff(sweep.Counts{Republished: 9}, once(t, p, c)); diff != "" {
+		t.Error(diff)
 	}
 }
 

@@ -7,6 +7,10 @@
 // extend the lease; a worker whose heartbeat finds another fence stops within
 // one tile and drops what it has.
 //
+// A picture that kills its process takes the attempts of the pictures beside it
+// with it. So the last attempt of every job is made in a process that works on
+// nothing else: what then dies, dies of its own.
+//
 // What survives a crash at any point: the job stays processing until its lease
 // ends, then the message that JetStream delivers again, or the sweeper, has it
 // claimed anew under the next fence.
@@ -21,6 +25,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -53,6 +58,9 @@ type Config struct {
 	Stage func(context.Context, job.Task, render.Lap)
 	// Ended, when set, is told of every claim that ended, and how long it took.
 	Ended func(context.Context, job.Task, Outcome, time.Duration)
+	// Buried, when set, is told of every job that was not claimed but failed and
+	// refunded, because no attempt on it came to an end.
+	Buried func(job.Task)
 }
 
 // The stages of a claim besides those of package render.
@@ -98,11 +106,13 @@ type Worker struct {
 	store    *blob.Store
 	renderer *render.Renderer
 	log      *slog.Logger
+
+	room sync.RWMutex // see claim
 }
 
 // New wires a Worker.
 func New(c Config, db *postgres.DB, queue *bus.Bus, store *blob.Store, renderer *render.Renderer, log *slog.Logger) *Worker {
-	return &Worker{c, db, queue, store, renderer, log}
+	return &Worker{Config: c, db: db, queue: queue, store: store, renderer: renderer, log: log}
 }
 
 // Run works until ctx is done, then lets running pictures finish for Grace and
@@ -116,7 +126,7 @@ func (w *Worker) Run(ctx context.Context) {
 	alive, leave := context.WithCancel(pictures)
 	defer leave()
 	go w.stayAlive(alive)
-	w.queue.Consume(ctx, w.Tasks, w.Slots, func(m bus.Message) { w.do(pictures, m) })
+	w.queue.Consume(ctx, w.Tasks, w.Slots, func(m bus.Message) { w.do(ctx, pictures, m) })
 }
 
 var (
@@ -124,21 +134,36 @@ var (
 	errFenceLost = errors.New("another worker has the job")
 )
 
-// do brings one offered job to its end, or back to the queue.
-func (w *Worker) do(ctx context.Context, m bus.Message) {
-	j, verdict, err := w.claim(ctx, m.ID)
+// do brings one offered job to its end, or back to the queue. Nothing is begun
+// when asked is done; what was begun goes on until ctx is.
+func (w *Worker) do(asked, ctx context.Context, m bus.Message) {
+	if asked.Err() != nil {
+		m.Retry(0)
+		return
+	}
+	j, verdict, leave, err := w.claim(asked, ctx, m)
+	defer leave()
 	switch {
 	case err != nil:
 		w.log.WarnContext(ctx, "a job could not be claimed", "job", m.ID, "error", err)
 		m.Retry(retryDelay)
-		return
 	case verdict == postgres.Gone:
 		m.Ack() // final, or cancelled, or never committed
-		return
-	case verdict == postgres.Leased:
-		m.Retry(w.Lease / 3) // its worker may still die
-		return
+	case verdict == postgres.GivenUp:
+		w.log.ErrorContext(ctx, "the job was given up: none of its workers came to an end", "job", m.ID, "task", m.Task)
+		w.final(ctx, m)
+		if w.Buried != nil {
+			w.Buried(m.Task)
+		}
+	case verdict == postgres.Claimed:
+		w.attempt(ctx, j, m)
+	default:
+		m.Retry(w.Lease / 3) // its worker may still die, and there may be room for it
 	}
+}
+
+// attempt works on a claimed job.
+func (w *Worker) attempt(ctx context.Context, j job.Job, m bus.Message) {
 	log := w.log.With("job", j.ID, "account", j.Account, "task", j.Task, "fence", j.Fence)
 	if w.Claimed != nil {
 		ctx = w.Claimed(ctx, j, m)
@@ -152,6 +177,7 @@ func (w *Worker) do(ctx context.Context, m bus.Message) {
 	defer cancel()
 	var failure *render.Failure
 	var outcome Outcome
+	var delay time.Duration // before a job that goes back is tried again
 	switch {
 	case err == nil:
 		outcome = Completed
@@ -162,19 +188,21 @@ func (w *Worker) do(ctx context.Context, m bus.Message) {
 		log.InfoContext(ctx, "the picture cannot be worked on", "reason", failure.Message)
 		err = w.fail(ctx, j, failure.Message)
 	case errors.Is(err, errStopped):
-		err = w.giveBack(ctx, j, m, 0)
-	case j.Fence >= job.MaxClaims:
+		err = givenBack(w.db.GiveBack(ctx, j.ID, j.Fence))
+	case j.Lapses+1 >= job.MaxClaims:
 		outcome = GivenUp
 		log.ErrorContext(ctx, "the job failed for the last time", "error", err)
 		err = w.fail(ctx, j, "The image could not be processed, and its charge was given back. Please try again later.")
 	default:
 		log.WarnContext(ctx, "the job failed and is tried again", "error", err)
-		err = w.giveBack(ctx, j, m, retryDelay)
+		delay = retryDelay
+		err = givenBack(w.db.Lapse(ctx, j.ID, j.Fence))
 	}
 
 	switch {
 	case errors.Is(err, errGivenBack):
 		outcome = Returned
+		m.Retry(delay)
 	case errors.Is(err, errFenceLost):
 		// Neither acknowledged nor given back: the message may be the very one
 		// that the other worker holds. The sweeper deletes this result.
@@ -187,10 +215,7 @@ func (w *Worker) do(ctx context.Context, m bus.Message) {
 		log.WarnContext(ctx, "a job's end could not be written", "error", err)
 		m.Retry(w.Lease)
 	default:
-		m.Ack()
-		if err := w.queue.Finished(j.ID); err != nil {
-			log.DebugContext(ctx, "waiters were not woken; they look by themselves", "error", err)
-		}
+		w.final(ctx, m)
 		log.InfoContext(ctx, "done", "seconds", time.Since(started).Seconds())
 	}
 	if w.Ended != nil {
@@ -198,10 +223,12 @@ func (w *Worker) do(ctx context.Context, m bus.Message) {
 	}
 }
 
-func (w *Worker) claim(ctx context.Context, id job.ID) (job.Job, postgres.Verdict, error) {
-	ctx, cancel := context.WithTimeout(ctx, settle)
-	defer cancel()
-	return w.db.Claim(ctx, id, w.Lease)
+// final ends the message of a job that is final, and wakes who waits for it.
+func (w *Worker) final(ctx context.Context, m bus.Message) {
+	m.Ack()
+	if err := w.queue.Finished(m.ID); err != nil {
+		w.log.DebugContext(ctx, "waiters were not woken; they look by themselves", "job", m.ID, "error", err)
+	}
 }
 
 // render makes and stores the result of a claimed job, while the heartbeat runs.
@@ -333,12 +360,10 @@ func persist(ctx context.Context, write func(context.Context) (bool, error)) err
 
 var errGivenBack = errors.New("the job is back in the queue")
 
-// giveBack ends the lease, so that the next delivery can claim the job at once.
-func (w *Worker) giveBack(ctx context.Context, j job.Job, m bus.Message, delay time.Duration) error {
-	if err := held(w.db.GiveBack(ctx, j.ID, j.Fence)); err != nil {
+func givenBack(done bool, err error) error {
+	if err := held(done, err); err != nil {
 		return err
 	}
-	m.Retry(delay)
 	return errGivenBack
 }
 

@@ -5,6 +5,8 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"io"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -170,6 +172,137 @@ func TestRun_gives_up_a_job_whose_input_is_gone(t *testing.T) {
 	got := await(j.ID)
 	if got.State != job.Failed || !got.Refunded || got.Fence != job.MaxClaims {
 		t.Errorf("got %+v, want failed and refunded after %d claims", got, job.MaxClaims)
+	}
+	p.CheckInvariants(t)
+}
+
+// A job was given up after one passing error, because the times that workers
+// gave it back when they were stopped had used up its attempts.
+func TestRun_tries_again_after_an_error_however_often_workers_were_stopped(t *testing.T) {
+	t.Parallel()
+	p := parts.New(t)
+	account := p.Account(t, point.Point)
+	await := finished(t, p)
+	j := p.Admit(t, account, job.RemoveBG)
+	for range job.MaxClaims {
+		claimed, verdict, err := p.DB.Claim(t.Context(), j.ID, time.Minute)
+		if err != nil || verdict != postgres.Claimed {
+			t.Fatal(verdict, err)
+		}
+		if held, err := p.DB.GiveBack(t.Context(), j.ID, claimed.Fence); err != nil || !held {
+			t.Fatal(held, err)
+		}
+	}
+	object, err := p.Store.Open(t.Context(), j.ID.InputKey())
+	if err != nil {
+		t.Fatal(err)
+	}
+	input, err := io.ReadAll(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = object.Close()
+	if err := p.Store.Delete(t.Context(), j.ID.InputKey()); err != nil {
+		t.Fatal(err)
+	}
+	var outcomes []work.Outcome
+	c := config(t)
+	c.Slots = 1 // the worker asks for no other job before Ended returns
+	c.Ended = func(_ context.Context, _ job.Task, o work.Outcome, _ time.Duration) {
+		if outcomes = append(outcomes, o); o == work.Returned {
+			put(t, p.Store, j.ID.InputKey(), input)
+		}
+	}
+	stop := start(t, p, c)
+	got := await(j.ID)
+	stop()
+	if diff := cmp.Diff([]work.Outcome{work.Returned, work.Completed}, outcomes); diff != "" {
+		t.Error(diff)
+	}
+	if got.State != job.Completed || got.Fence != job.MaxClaims+2 || got.Lapses != 1 {
+		t.Errorf("got %+v, want completed after one error", got)
+	}
+	p.CheckInvariants(t)
+}
+
+// A job whose workers all died is refunded by the claim that finds it. Nobody
+// heard of it: its waiters slept on, and no metric counted the refund.
+func TestRun_tells_of_a_job_that_it_gives_up_when_claiming(t *testing.T) {
+	t.Parallel()
+	p := parts.New(t)
+	account := p.Account(t, point.Point)
+	await := finished(t, p)
+	j := p.Admit(t, account, job.Upscale2x)
+	for range job.MaxClaims {
+		if _, verdict, err := p.DB.Claim(t.Context(), j.ID, time.Microsecond); err != nil || verdict != postgres.Claimed {
+			t.Fatal(verdict, err)
+		}
+	}
+	buried := make(chan job.Task, 1)
+	c := config(t)
+	c.Buried = func(t job.Task) { buried <- t }
+	stop := start(t, p, c)
+	if got := await(j.ID); got.State != job.Failed || !got.Refunded {
+		t.Errorf("got %+v, want failed and refunded", got)
+	}
+	stop()
+	close(buried)
+	if diff := cmp.Diff(job.Upscale2x, <-buried); diff != "" {
+		t.Error(diff)
+	}
+	p.CheckInvariants(t)
+}
+
+// A picture that kills its process takes the pictures beside it along, so a job
+// on its last attempt waits until it is alone, and nobody comes in meanwhile.
+func TestRun_makes_a_last_attempt_alone(t *testing.T) {
+	t.Parallel()
+	p := parts.New(t)
+	await := finished(t, p)
+	busy, err := p.Admission().Admit(t.Context(), large(t, p.Account(t, point.Point)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	account := p.Account(t, point.Point)
+	var last []job.ID
+	for range 3 {
+		j := p.Admit(t, account, job.RemoveBG)
+		for range job.MaxClaims - 1 {
+			claimed, verdict, err := p.DB.Claim(t.Context(), j.ID, time.Minute)
+			if err != nil || verdict != postgres.Claimed {
+				t.Fatal(verdict, err)
+			}
+			if held, err := p.DB.Lapse(t.Context(), j.ID, claimed.Fence); err != nil || !held {
+				t.Fatal(held, err)
+			}
+		}
+		last = append(last, j.ID)
+	}
+	type span struct{ from, to time.Time }
+	spans := make(chan span, len(last)+1)
+	c := config(t)
+	c.Slots = 3
+	c.Ended = func(_ context.Context, _ job.Task, _ work.Outcome, took time.Duration) {
+		now := time.Now()
+		spans <- span{now.Add(-took), now}
+	}
+	stop := start(t, p, c)
+	for _, id := range append(last, busy.Job.ID) {
+		if got := await(id); got.State != job.Completed {
+			t.Errorf("got %+v, want completed", got)
+		}
+	}
+	stop()
+	close(spans)
+	var all []span
+	for s := range spans {
+		all = append(all, s)
+	}
+	slices.SortFunc(all, func(a, b span) int { return a.from.Compare(b.from) })
+	for i := range len(all) - 1 {
+		if all[i+1].from.Before(all[i].to) {
+			t.Errorf("attempt %d began %s before the one before it ended", i+2, all[i].to.Sub(all[i+1].from))
+		}
 	}
 	p.CheckInvariants(t)
 }

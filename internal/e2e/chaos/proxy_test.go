@@ -18,7 +18,8 @@ import (
 var errCut = errors.New("cut")
 
 // rules is what stands between one process and its database. A nil field lets
-// everything pass; a rule that blocks holds back its connection only.
+// everything pass; a rule that blocks holds back its connection only. A
+// statement is its text with what was bound to it behind.
 type rules struct {
 	// before sees a statement that the client has sent and the server has not.
 	before func(ctx context.Context, statement string) error
@@ -171,6 +172,8 @@ func (p *postgresProxy) requests(ctx context.Context, client *bufio.Reader, serv
 			_, rest, _ := bytes.Cut(frame[5:], []byte{0})
 			text, _, _ := bytes.Cut(rest, []byte{0})
 			statement = string(text)
+		case 'B': // Bind: names, formats, values
+			statement += string(frame[5:])
 		case 'Q':
 			statement = string(bytes.TrimRight(frame[5:], "\x00"))
 		}
