@@ -13,8 +13,9 @@ import (
 type accountCmd struct {
 	Create accountCreateCmd `cmd:"" help:"Make an account."`
 	Show   accountShowCmd   `cmd:"" help:"Show an account."`
-	List   accountListCmd   `cmd:"" help:"List every account, also the deleted ones."`
+	List   accountListCmd   `cmd:"" help:"List every account, also the deleted ones, or those that run low."`
 	Credit accountCreditCmd `cmd:"" help:"Add Point to an account, or take some back."`
+	Usage  accountUsageCmd  `cmd:"" help:"Sum up what an account spent, by task."`
 	Ledger accountLedgerCmd `cmd:"" help:"List every movement of an account's Point."`
 	Delete accountDeleteCmd `cmd:"" help:"Delete an account. Its keys stay and are answered with 403."`
 }

@@ -227,7 +227,7 @@ func TestHelp_of_every_command_is_there(t *testing.T) {
 	t.Parallel()
 	for _, command := range []string{
 		"dev", "serve", "worker", "migrate up", "migrate status", "account create", "account show", "account list", "account credit",
-		"account ledger", "account delete", "key create", "key list", "key revoke", "job list", "job show", "doctor", "config",
+		"account ledger", "account usage", "account delete", "key create", "key list", "key revoke", "job list", "job show", "doctor", "config",
 		"models list", "models verify", "remove-bg", "upscale",
 	} {
 		t.Run(command, func(t *testing.T) {

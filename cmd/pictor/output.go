@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/csv"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -30,6 +31,22 @@ func (o *output) print(document any, people func(w io.Writer)) error {
 	people(t)
 	if err := t.Flush(); err != nil {
 		return fmt.Errorf("write the answer: %w", err)
+	}
+	return nil
+}
+
+// csv writes a header and the rows that rows writes.
+func (o *output) csv(header []string, rows func(*csv.Writer) error) error {
+	w := csv.NewWriter(o.w)
+	if err := w.Write(header); err != nil {
+		return fmt.Errorf("write the header: %w", err)
+	}
+	if err := rows(w); err != nil {
+		return err
+	}
+	w.Flush()
+	if err := w.Error(); err != nil {
+		return fmt.Errorf("write the rows: %w", err)
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"pictor/db"
 	"pictor/internal/apikey"
@@ -19,8 +20,13 @@ import (
 type (
 	Account   = postgres.Account
 	Key       = postgres.Key
+	Movement  = postgres.LedgerRow
 	Migration = db.Migration
 )
+
+// patience is how long a command waits for one answer of the database: sums
+// over a large ledger take their time, and a person can interrupt them.
+const patience = 5 * time.Minute
 
 // Admin is what the operator's commands work on.
 type Admin struct {
@@ -39,7 +45,7 @@ func OpenAdmin(ctx context.Context, c Connection, log *slog.Logger) (*Admin, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	database, err := postgres.Open(ctx, c.DatabaseURL, postgres.Config{Name: "pictor-cli", MaxConns: 2})
+	database, err := postgres.Open(ctx, c.DatabaseURL, postgres.Config{Name: "pictor-cli", MaxConns: 2, Timeout: patience})
 	if err != nil {
 		return nil, err
 	}
@@ -86,15 +92,6 @@ func (a *Admin) Credit(ctx context.Context, account string, amount point.Amount,
 		return postgres.LedgerRow{}, err
 	}
 	return a.DB.Credit(ctx, of.ID, amount, note)
-}
-
-// Ledger lists the movements of an account, the oldest first.
-func (a *Admin) Ledger(ctx context.Context, account string) ([]postgres.LedgerRow, error) {
-	of, err := a.DB.Account(ctx, account)
-	if err != nil {
-		return nil, err
-	}
-	return a.DB.Ledger(ctx, of.ID)
 }
 
 // RevokeKey ends a key, and tells every API process to forget it.

@@ -66,6 +66,11 @@ func (m *workerMetrics) stage(t job.Task, lap render.Lap) {
 	m.stages.WithLabelValues(string(t), string(lap.Stage)).Observe(lap.Busy.Seconds())
 }
 
+// buried is the worker's hook for a job that it need not claim any more.
+func (m *workerMetrics) buried(job.Task) {
+	m.refunded.WithLabelValues(string(work.GivenUp)).Inc()
+}
+
 // ended is the worker's hook.
 func (m *workerMetrics) ended(t job.Task, o work.Outcome, took time.Duration) {
 	m.busy.WithLabelValues().Dec()

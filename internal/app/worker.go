@@ -114,6 +114,7 @@ func NewWorker(ctx context.Context, c WorkerConfig, stores Stores, log *slog.Log
 			w.metrics.ended(t, o, took)
 			traces.ended(ctx, o)
 		},
+		Buried: w.metrics.buried,
 	}, p.db, p.queue, p.store, renderer, log)
 	w.metrics.slots.WithLabelValues().Set(float64(c.workers()))
 	w.metrics.engine.WithLabelValues(engine.Name(), engine.Provider()).Set(1)

@@ -55,10 +55,9 @@ func (db *DB) refusedCredit(ctx context.Context, account int64, amount point.Amo
 // Ledger lists the movements of an account, oldest first.
 func (db *DB) Ledger(ctx context.Context, account int64) ([]LedgerRow, error) {
 	rows := []LedgerRow{}
-	err := db.list(ctx, &rows, `
-		select id, kind, amount, balance_after, job_id, note, created_at from ledger where account_id = $1 order by id`, account)
-	if err != nil {
-		return nil, fmt.Errorf("read the ledger of account %d: %w", account, err)
-	}
-	return rows, nil
+	err := db.EachMovement(ctx, account, Span{}, func(row LedgerRow) error {
+		rows = append(rows, row)
+		return nil
+	})
+	return rows, err
 }
