@@ -51,6 +51,7 @@ func newServeMetrics(waiting func() float64) *serveMetrics {
 	m.reading("pictor_waiting_requests", "Requests that are held until their job is final.", waiting)
 	m.swept = m.counter("pictor_swept_total", "What this process's sweeper did: `orphans` and `stuck` jobs refunded, messages `republished`, `expired` results, `inputs` and `garbage` deleted.", "action")
 	m.refunded = m.refunds("unqueued", "orphan", "stuck")
+	m.round(sweep.Counts{}) // so that each is 0, and not missing, until it happens
 	m.jobs = m.gauge("pictor_jobs", "Jobs of the installation: those at work read every 10 s, final ones every minute.", "task", "state")
 	m.messages = m.gauge("pictor_queue_messages", "Messages in the queue that no worker has taken, every 10 s. Fewer than the queued jobs for a moment; when for long, messages are lost and the sweeper publishes them again.", "task")
 	m.oldest = m.gauge("pictor_queue_oldest_seconds", "How long the oldest queued job has waited, 0 without one, every 10 s.", "task")

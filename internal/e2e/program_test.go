@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -37,6 +38,7 @@ type process struct {
 	cmd             *exec.Cmd
 	command         string
 	baseURL, opsURL string
+	log             log // of stderr
 	exited          chan struct{}
 	ended           error // of Wait, once exited is closed
 }
@@ -54,7 +56,7 @@ func (s *stack) run(t testing.TB, command string, more ...string) *process {
 		"PICTOR_LISTEN=127.0.0.1:0", "PICTOR_RESULTS_LISTEN=127.0.0.1:0", "PICTOR_OPS_LISTEN=127.0.0.1:0",
 		"PICTOR_LOG_LEVEL=warn", "TMPDIR="+t.TempDir())
 	p.cmd.Env = append(p.cmd.Env, more...)
-	p.cmd.Stderr = t.Output()
+	p.cmd.Stderr = io.MultiWriter(t.Output(), &p.log)
 	p.cmd.SysProcAttr = endWithParent()
 	out, err := p.cmd.StdoutPipe()
 	must(t, err)
@@ -74,6 +76,25 @@ func (s *stack) run(t testing.TB, command string, more ...string) *process {
 	}
 	p.baseURL, p.opsURL = where.BaseURL, where.OpsURL
 	return p
+}
+
+// log is what a process logged so far.
+type log struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+// Write is io.Writer.
+func (l *log) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *log) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
 }
 
 // kill is kill -9.

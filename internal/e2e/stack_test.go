@@ -77,11 +77,17 @@ func start(t testing.TB, balance point.Amount) *stack {
 	s := newStack(t)
 	s.api = s.serve(t)
 	s.account = pgtest.NewAccount(t, s.db, balance)
-	var err error
-	s.client, err = api.NewClient(s.api.BaseURL, secret(pgtest.NewKey(t, s.db, s.account.ID)),
+	s.client = s.clientOf(t, s.api.BaseURL)
+	return s
+}
+
+// clientOf is a client of the stack's account, with a new key.
+func (s *stack) clientOf(t testing.TB, baseURL string) *api.Client {
+	t.Helper()
+	client, err := api.NewClient(baseURL, secret(pgtest.NewKey(t, s.db, s.account.ID)),
 		api.WithClient(&http.Client{Transport: contract.NewTransport(t, http.DefaultTransport)}))
 	must(t, err)
-	return s
+	return client
 }
 
 // work starts a worker; stop ends it as SIGTERM would.
