@@ -82,7 +82,7 @@ func foreign() []Description {
 		},
 		{
 			Name: "birefnet-general", Task: job.RemoveBG, File: "birefnet-general.onnx",
-			Side: 1024, Mean: imageNet.mean, Std: imageNet.std, Sigmoid: true, Stretch: true, Scale: 1, RuntimeOnly: true,
+			Side: 1024, Mean: imageNet.mean, Std: imageNet.std, Sigmoid: true, Stretch: true, Scale: 1, RuntimeOnly: true, Alone: true,
 			Origin: "ZhengPeng7/BiRefNet, exported by rembg", Licence: mit,
 			URL: rembg + "BiRefNet-general-epoch_244.onnx", Size: 972_666_916,
 			SHA256:  "58f621f00f5d756097615970a88a791584600dcf7c45b18a0a6267535a1ebd3c",
@@ -91,7 +91,7 @@ func foreign() []Description {
 		},
 		{
 			Name: "birefnet-general-lite", Task: job.RemoveBG, File: "birefnet-general-lite.onnx",
-			Side: 1024, Mean: imageNet.mean, Std: imageNet.std, Sigmoid: true, Stretch: true, Scale: 1, RuntimeOnly: true,
+			Side: 1024, Mean: imageNet.mean, Std: imageNet.std, Sigmoid: true, Stretch: true, Scale: 1, RuntimeOnly: true, Alone: true,
 			Origin: "ZhengPeng7/BiRefNet, exported by rembg", Licence: mit,
 			URL: rembg + "BiRefNet-general-bb_swin_v1_tiny-epoch_232.onnx", Size: 224_005_088,
 			SHA256:  "5600024376f572a557870a5eb0afb1e5961636bef4e1e22132025467d0f03333",
@@ -100,7 +100,7 @@ func foreign() []Description {
 		},
 		{
 			Name: "birefnet-portrait", Task: job.RemoveBG, File: "birefnet-portrait.onnx",
-			Side: 1024, Mean: imageNet.mean, Std: imageNet.std, Sigmoid: true, Stretch: true, Scale: 1, RuntimeOnly: true,
+			Side: 1024, Mean: imageNet.mean, Std: imageNet.std, Sigmoid: true, Stretch: true, Scale: 1, RuntimeOnly: true, Alone: true,
 			Origin: "ZhengPeng7/BiRefNet, exported by rembg", Licence: mit,
 			URL: rembg + "BiRefNet-portrait-epoch_150.onnx", Size: 972_666_916,
 			SHA256:  "1ba1c8ff5a7bbfadc8d8d13fb11d7be793f91f23d9d466549e37a854f6668f99",
@@ -109,7 +109,7 @@ func foreign() []Description {
 		},
 		{
 			Name: "BEN2", Task: job.RemoveBG, File: "BEN2.onnx",
-			Side: 1024, Mean: plain.mean, Std: plain.std, Stretch: true, Scale: 1, RuntimeOnly: true,
+			Side: 1024, Mean: plain.mean, Std: plain.std, Stretch: true, Scale: 1, RuntimeOnly: true, Alone: true,
 			Origin: "PramaLLC/BEN2", Licence: mit,
 			URL: "https://huggingface.co/PramaLLC/BEN2/resolve/main/BEN2_Base.onnx", Size: 222_932_053,
 			SHA256:  "22cea62108ff53b7ccc20f7a008bf30494228d84b1687f29ecbe76936a998101",
@@ -117,7 +117,7 @@ func foreign() []Description {
 		},
 		{
 			Name: "RealESRGAN_x2plus", Task: job.Upscale2x, File: "RealESRGAN_x2plus.onnx",
-			Mean: plain.mean, Std: plain.std, Scale: 2, Margin: 64, Multiple: 2,
+			Mean: plain.mean, Std: plain.std, Scale: 2, Margin: 64, Multiple: 2, Alone: true,
 			Origin: esrgan, Licence: bsd,
 			URL: omadesign + "RealESRGAN_x2plus.onnx", Size: 67_075_996,
 			SHA256:  "ffa94b343026d70312435c5ce846f85ef705a5f1532a33519df32d8e060ccf3a",
@@ -125,7 +125,7 @@ func foreign() []Description {
 		},
 		{
 			Name: "RealESRGAN_x4plus", Task: job.Upscale4x, File: "RealESRGAN_x4plus.onnx",
-			Mean: plain.mean, Std: plain.std, Scale: 4, Margin: 64,
+			Mean: plain.mean, Std: plain.std, Scale: 4, Margin: 64, Alone: true,
 			Origin: esrgan, Licence: bsd,
 			URL: omadesign + "RealESRGAN_x4plus.onnx", Size: 67_051_641,
 			SHA256:  "43c406760a1e6ddb5521a99b2eee6b069a502b9543a2a859857a6ff4ffa76481",
@@ -133,7 +133,7 @@ func foreign() []Description {
 		},
 		{
 			Name: "RealESRGAN_x4plus_anime_6B", Task: job.Upscale4x, File: "RealESRGAN_x4plus_anime_6B.onnx",
-			Mean: plain.mean, Std: plain.std, Scale: 4, Margin: 64,
+			Mean: plain.mean, Std: plain.std, Scale: 4, Margin: 64, Alone: true,
 			Origin: esrgan, Licence: bsd,
 			URL: omadesign + "RealESRGAN_x4plus_anime_6B.onnx", Size: 17_939_966,
 			SHA256:  "719628b3df414426684930099720b8b37853f13b3b6a37f3adf94485dc7b25d1",

@@ -62,6 +62,27 @@ func TestAll_describes_every_foreign_model_in_full(t *testing.T) {
 	}
 }
 
+func TestAll_handles_the_models_of_a_family_alike(t *testing.T) {
+	t.Parallel()
+	handled := map[string]models.Description{}
+	for _, d := range foreign(t) {
+		name := d.Name
+		d.Name, d.File, d.Path, d.SHA256, d.MD5, d.URL, d.Size, d.Witness = "", "", "", "", "", "", 0, ""
+		handled[name] = d
+	}
+	for one, others := range map[string][]string{
+		"u2net":             {"u2netp", "u2net_human_seg"},
+		"birefnet-general":  {"birefnet-general-lite", "birefnet-portrait"},
+		"RealESRGAN_x4plus": {"RealESRGAN_x4plus_anime_6B"},
+	} {
+		for _, other := range others {
+			if diff := cmp.Diff(handled[one], handled[other]); diff != "" {
+				t.Errorf("%s and %s: %s", one, other, diff)
+			}
+		}
+	}
+}
+
 func TestBytes_of_a_foreign_model(t *testing.T) {
 	t.Parallel()
 	content := noise(100)

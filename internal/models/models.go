@@ -70,6 +70,9 @@ type Description struct {
 
 	// RuntimeOnly says that onnx-go lacks operators of the model.
 	RuntimeOnly bool
+	// Alone says that one run needs gigabytes of memory: there is one at a time,
+	// on all threads.
+	Alone bool
 
 	// Origin says who made the model, and Licence under which terms.
 	Origin, Licence string

@@ -62,6 +62,8 @@ type Options struct {
 	// Input is the shape that Run will be given, with 0 for sides that vary:
 	// Load refuses a model that declares another. Zero is any shape.
 	Input [4]int
+	// Threads is how many threads one Run may use; 0 is Config.Threads.
+	Threads int
 }
 
 // Names of engines, as PICTOR_ENGINE gives them.

@@ -25,7 +25,11 @@ func (e goEngine) Load(name string, onnx []byte, opt Options) (Model, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load model %s: %w", name, err)
 	}
-	m, err := graph.Load(onnx, graph.Options{Threads: e.threads, Output: opt.Output})
+	threads := e.threads
+	if opt.Threads > 0 {
+		threads = opt.Threads
+	}
+	m, err := graph.Load(onnx, graph.Options{Threads: threads, Output: opt.Output})
 	if err != nil {
 		return nil, fmt.Errorf("load model %s: %w", name, err)
 	}

@@ -163,8 +163,12 @@ func (e *runtimeEngine) sessionOptions(opt Options) (*ort.SessionOptions, error)
 	if err != nil {
 		return nil, err
 	}
+	threads := e.threads
+	if opt.Threads > 0 {
+		threads = opt.Threads
+	}
 	err = errors.Join(
-		options.SetIntraOpNumThreads(e.threads),
+		options.SetIntraOpNumThreads(threads),
 		options.SetInterOpNumThreads(1),
 		// Threads that spin between two runs cost up to half of a core.
 		options.AddSessionConfigEntry("session.intra_op.allow_spinning", "0"),

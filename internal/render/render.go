@@ -20,6 +20,8 @@ import (
 	"runtime"
 	"sync"
 
+	"golang.org/x/sync/semaphore"
+
 	"pictor/internal/job"
 	"pictor/internal/models"
 	"pictor/internal/onnx"
@@ -48,7 +50,7 @@ type Renderer struct {
 	threads int
 	dir     string
 	stage   func(context.Context, job.Task, Lap)
-	slots   chan struct{} // one per model run that may go on at the same time
+	slots   *semaphore.Weighted // one per thread that may run a model
 }
 
 type model struct {
@@ -101,15 +103,10 @@ func New(cfg Config) (*Renderer, error) {
 		threads: cfg.Threads,
 		dir:     cfg.Dir,
 		stage:   cfg.Stage,
-		slots:   make(chan struct{}, cfg.Threads),
+		slots:   semaphore.NewWeighted(int64(cfg.Threads)),
 	}
 	for _, d := range cfg.Models {
-		file, err := d.Bytes()
-		if err != nil {
-			r.Close()
-			return nil, err
-		}
-		loaded, err := cfg.Engine.Load(d.Name, file, onnx.Options{})
+		loaded, err := load(cfg, d)
 		if err != nil {
 			r.Close()
 			return nil, err
@@ -117,6 +114,21 @@ func New(cfg Config) (*Renderer, error) {
 		r.models[d.Task] = model{d, loaded}
 	}
 	return r, nil
+}
+
+func load(cfg Config, d models.Description) (onnx.Model, error) {
+	if d.RuntimeOnly && cfg.Engine.Name() == onnx.Go {
+		return nil, fmt.Errorf("the model %s needs ONNX Runtime: %s lacks operators of it", d.Name, onnx.Go)
+	}
+	file, err := d.Bytes()
+	if err != nil {
+		return nil, err
+	}
+	opt := onnx.Options{Input: [4]int{1, 3, d.Side, d.Side}}
+	if d.Alone {
+		opt.Threads = cfg.Threads
+	}
+	return cfg.Engine.Load(d.Name, file, opt)
 }
 
 // Close releases the models. No Render may be going on or follow.
@@ -165,14 +177,18 @@ func failure(err error) error {
 	return err
 }
 
-// run runs a model when one of the renderer's threads is free.
+// run runs a model when one of the renderer's threads is free, or all of them
+// for a model that uses all.
 func (r *Renderer) run(ctx context.Context, m model, in, out onnx.Tensor) error {
-	select {
-	case r.slots <- struct{}{}:
-		defer func() { <-r.slots }()
-	case <-ctx.Done():
+	threads := int64(1)
+	if m.Alone {
+		threads = int64(r.threads)
 	}
-	if err := ctx.Err(); err != nil { // select chooses either when both are ready
+	if err := r.slots.Acquire(ctx, threads); err != nil {
+		return err
+	}
+	defer r.slots.Release(threads)
+	if err := ctx.Err(); err != nil { // a thread may be free although ctx is done
 		return err
 	}
 	return m.Run(ctx, in, out)

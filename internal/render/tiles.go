@@ -98,11 +98,14 @@ type tiler struct {
 	picture *vips.Picture
 	grid    grid
 	in, out onnx.Tensor
+
+	left, top int // margin of the tile that was read last
 }
 
 func newTiler(m model, p *vips.Picture, g grid) *tiler {
-	w, h := g.w+2*m.Margin, g.h+2*m.Margin
-	return &tiler{m, p, g, onnx.NewTensor(1, 3, h, w), onnx.NewTensor(1, 3, h*m.Scale, w*m.Scale)}
+	multiple := max(m.Multiple, 1)
+	w, h := ceil(g.w+2*m.Margin+multiple-1, multiple)*multiple, ceil(g.h+2*m.Margin+multiple-1, multiple)*multiple
+	return &tiler{model: m, picture: p, grid: g, in: onnx.NewTensor(1, 3, h, w), out: onnx.NewTensor(1, 3, h*m.Scale, w*m.Scale)}
 }
 
 // enlarge makes the tile whose left upper pixel is x, y, and puts it into the
@@ -150,11 +153,15 @@ func (t *tiler) enlargeBands(ctx context.Context, r *Renderer, x, y int, strip [
 
 // read fills the model's input with the tile and its margin. Beyond the
 // picture's border its edge pixels are repeated, which the model needs: it was
-// trained on the insides of pictures.
+// trained on the insides of pictures. A model that takes multiples sees every
+// tile begin at one, counted from the picture's corner less the margin: whether
+// a pixel is the first or the last of a group must not depend on the tile.
 func (t *tiler) read(x, y int, bands []int) {
 	p, margin := t.picture, t.model.Margin
+	multiple := max(t.model.Multiple, 1)
+	t.left, t.top = margin+x%multiple, margin+y%multiple
 	h, w := t.in.Shape[2], t.in.Shape[3]
-	left, right := max(margin-x, 0), min(p.Width-x+margin, w) // columns of the picture
+	left, right := max(t.left-x, 0), min(p.Width-x+t.left, w) // columns of the picture
 	for c, band := range bands {
 		out := t.in.Data[c*h*w : (c+1)*h*w]
 		if c > 0 && band == bands[0] {
@@ -162,9 +169,9 @@ func (t *tiler) read(x, y int, bands []int) {
 			continue
 		}
 		for ty := range h {
-			row := min(max(y+ty-margin, 0), p.Height-1)
+			row := min(max(y+ty-t.top, 0), p.Height-1)
 			line := out[ty*w : (ty+1)*w]
-			px := (row*p.Width+x-margin+left)*p.Bands + band
+			px := (row*p.Width+x-t.left+left)*p.Bands + band
 			for tx := left; tx < right; tx++ {
 				line[tx] = float32(p.Pix[px]) * (1.0 / 255)
 				px += p.Bands
@@ -200,10 +207,10 @@ func (t *tiler) lines(x int, strip []byte, write func(r, g, b []float32, pix []b
 	if over := x % t.grid.w; over != 0 {
 		shared = t.grid.w - over
 	}
-	margin, width := t.model.Margin*scale, (t.grid.w-shared)*scale
+	width := (t.grid.w - shared) * scale
 	ok := true
 	for ty := range t.grid.h * scale {
-		from := (ty+margin)*w + margin + shared*scale
+		from := (ty+t.top*scale)*w + (t.left+shared)*scale
 		r := t.out.Data[from:][:width]
 		g := t.out.Data[h*w+from:][:width]
 		b := t.out.Data[2*h*w+from:][:width]

@@ -316,7 +316,8 @@ func TestUpscale_of_a_wide_WebP_gives_another_type(t *testing.T) {
 	}
 }
 
-// untiled runs the model on the whole picture.
+// untiled runs the model on the whole picture, its borders repeated, to the
+// right and below as far as the model's multiple.
 func untiled(t testing.TB, d models.Description, p *vips.Picture) *vips.Picture {
 	t.Helper()
 	e, err := onnx.Open(onnx.Config{Engine: onnx.Runtime})
@@ -333,7 +334,9 @@ func untiled(t testing.TB, d models.Description, p *vips.Picture) *vips.Picture 
 	}
 	defer m.Close()
 
-	w, h, s := p.Width+2*d.Margin, p.Height+2*d.Margin, d.Scale
+	multiple := max(d.Multiple, 1)
+	whole := func(n int) int { return (n + multiple - 1) / multiple * multiple }
+	w, h, s := whole(p.Width+2*d.Margin), whole(p.Height+2*d.Margin), d.Scale
 	in, out := onnx.NewTensor(1, 3, h, w), onnx.NewTensor(1, 3, h*s, w*s)
 	for i := range in.Data {
 		c, y, x := i/(w*h), i/w%h, i%w
