@@ -9,11 +9,14 @@ import (
 	"database/sql"
 	"embed"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"time"
 
 	"github.com/lib/pq"
+	"github.com/lib/pq/pqerror"
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/lock"
 )
@@ -33,6 +36,10 @@ type Migration struct {
 // once: one applies, under an advisory lock of its session, and the others
 // wait. With nothing to apply it takes no lock.
 //
+// Processes may be at work meanwhile. A migration that must wait for a long
+// query, such as a sum over the ledger, does so for lockTimeout and then begins
+// anew: while it waits for a table, everybody else waits behind it.
+//
 // The lock belongs to a session, so url must lead to Postgres itself, not to a
 // pgbouncer that pools transactions.
 func Migrate(ctx context.Context, url string) error {
@@ -49,12 +56,26 @@ func Migrate(ctx context.Context, url string) error {
 		if !pending {
 			return nil
 		}
-		if _, err := p.Up(ctx); err != nil {
-			return fmt.Errorf("migrate: %w", err)
+		for {
+			_, err := p.Up(ctx)
+			if err == nil {
+				return nil
+			}
+			if pq.As(err, pqerror.LockNotAvailable) == nil {
+				return fmt.Errorf("migrate: %w", err)
+			}
+			select {
+			case <-time.After(lockTimeout): // the others' turn
+			case <-ctx.Done():
+				return fmt.Errorf("migrate: a query holds the table for long: %w", errors.Join(err, ctx.Err()))
+			}
 		}
-		return nil
-	}, goose.WithSessionLocker(locker))
+	}, map[string]string{"lock_timeout": lockTimeout.String()}, goose.WithSessionLocker(locker))
 }
+
+// lockTimeout is how long a migration may keep the others from a table that it
+// does not get.
+const lockTimeout = 2 * time.Second
 
 // Status lists every migration in order. It needs no session: url may lead to a
 // pgbouncer that pools transactions.
@@ -73,7 +94,7 @@ func Status(ctx context.Context, url string) ([]Migration, error) {
 			all = append(all, m)
 		}
 		return nil
-	})
+	}, nil)
 	return all, err
 }
 
@@ -109,12 +130,17 @@ func Hash() (string, error) {
 	return hex.EncodeToString(sum.Sum(nil))[:16], nil
 }
 
-func with(url string, do func(*goose.Provider) error, options ...goose.ProviderOption) error {
+func with(url string, do func(*goose.Provider) error, settings map[string]string, options ...goose.ProviderOption) error {
 	cfg, err := pq.NewConfig(url)
 	if err != nil {
 		return fmt.Errorf("database URL: %w", err)
 	}
 	cfg.BinaryParameters = true // one message for a statement: see Status
+	cfg.Runtime = maps.Clone(cfg.Runtime)
+	if cfg.Runtime == nil {
+		cfg.Runtime = make(map[string]string)
+	}
+	maps.Copy(cfg.Runtime, settings)
 	connector, err := pq.NewConnectorConfig(cfg)
 	if err != nil {
 		return fmt.Errorf("database URL: %w", err)
