@@ -100,6 +100,13 @@ func (b *book) count(status int) {
 	b.row.answers(status)
 }
 
+// admission notes the answer to a request for a job.
+func (b *book) admission(status int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.row.admissions = append(b.row.admissions, admissionAnswer{time.Now(), status})
+}
+
 // cutOff notes a request that got no answer, or half of one.
 func (b *book) cutOff(err error) {
 	b.mu.Lock()

@@ -1,6 +1,6 @@
 // Package chaos proves on the real program that money and jobs survive
 // anything: `pictor serve` and `pictor worker` as processes, a Postgres of its
-// own, a NATS process, and clients that keep their own book of every answer.
+// own, NATS processes, and clients that keep their own book of every answer.
 // It holds tests only.
 //
 //	go test ./internal/e2e/chaos                                a few faults and the directed tests
@@ -43,8 +43,8 @@
 //	                                      Not to the store: a folder has no network
 //	11  wake-ups lost or doubled          TestChaos: NATS silent, messages doubled and invented; TestWaiter_misses_no_wakeup
 //	12  messages doubled and phantom      TestChaos
-//	13  poison picture                    TestPicture_that_kills_its_workers_is_given_up; the worker is killed at the moment when the picture is done,
-//	                                      because no picture is known that crashes it
+//	13  poison picture                    TestPicture_that_kills_its_workers_is_given_up, ..._takes_no_other_with_it; the worker is killed at the moment
+//	                                      when the picture is done, because no picture is known that crashes it
 //	14  race for the cap                  TestLimits_hold_against_many_clients; longer, without HTTP, in internal/postgres
 //	15  race for the balance              the same
 //	16  finish against sweep and cancel   in internal/postgres, where a barrier can be held
@@ -60,4 +60,7 @@
 //	24  rolling restart                   TestRolling_restart_fails_no_request; TestChaos: worker and API asked to stop
 //	25  all at once                       TestChaos: every third fault has another beside it
 //	 M  mutants                           TestMutants
+//
+// Beyond the plan: TestQueue_of_three_servers_loses_nothing_with_two_of_them
+// kills two of three NATS servers that keep the queue together.
 package chaos

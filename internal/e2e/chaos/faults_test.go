@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/nats-io/nats.go"
 
 	"pictor/internal/job"
 )
@@ -152,13 +151,13 @@ func killAt(statement string) injection {
 // restartQueue kills NATS, does something to its store, and starts it again.
 func restartQueue(meanwhile func(k *stack, r *rand.Rand) error) injection {
 	return func(ctx context.Context, k *stack, _ *book, r *rand.Rand) error {
-		k.queue.kill()
+		k.queue[0].kill()
 		var err error
 		if meanwhile != nil {
 			err = meanwhile(k, r)
 		}
 		pause(ctx, between(r, 0, 2*time.Second))
-		return errors.Join(err, k.queue.start())
+		return errors.Join(err, k.queue[0].start())
 	}
 }
 
@@ -198,12 +197,12 @@ func rollBackQueue(ctx context.Context, k *stack, _ *book, r *rand.Rand) error {
 		return err
 	}
 	pause(ctx, between(r, 2*time.Second, 8*time.Second))
-	k.queue.kill()
+	k.queue[0].kill()
 	err := removeContents(k.nats)
 	if err == nil {
 		err = copyTree(old, k.nats)
 	}
-	return errors.Join(err, k.queue.start())
+	return errors.Join(err, k.queue[0].start())
 }
 
 // silenceQueue holds back what NATS says, and what it is told too when it is to
@@ -236,7 +235,7 @@ func silenceQueue(altogether bool) injection {
 // invent publishes, past the program: every known job three times over, jobs
 // that do not exist, things that are no job, and wake-ups for all of them.
 func invent(ctx context.Context, k *stack, b *book, r *rand.Rand) error {
-	conn, err := nats.Connect("nats://"+k.queueAt, nats.Timeout(2*time.Second))
+	conn, _, err := k.askQueue()
 	if err != nil {
 		return err
 	}

@@ -189,6 +189,7 @@ func (l *load) post(ctx context.Context, k *ticket, wait int, p picture, form in
 		return 0, a, err
 	}
 	l.book.count(response.StatusCode)
+	l.book.admission(response.StatusCode)
 	return response.StatusCode, a, nil
 }
 
@@ -385,6 +386,13 @@ type row struct {
 	recovery            []time.Duration
 	violations          int
 	cuts                []string // what clients said that got no answer
+	admissions          []admissionAnswer
+}
+
+// admissionAnswer is one answer to a client that asked for a job.
+type admissionAnswer struct {
+	at     time.Time
+	status int
 }
 
 // What stands in a row beside HTTP statuses.

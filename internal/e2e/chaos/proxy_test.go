@@ -263,7 +263,7 @@ func readBody(r io.Reader, head []byte) ([]byte, error) {
 // a shut one holds the bytes back until it opens or the connection ends.
 type pipe struct {
 	listener net.Listener
-	target   func() string
+	target   string
 	up, down *gate // to the server, to the client
 
 	mu    sync.Mutex
@@ -271,7 +271,7 @@ type pipe struct {
 	heard map[string]chan struct{}
 }
 
-func newPipe(t testing.TB, target func() string) *pipe {
+func newPipe(t testing.TB, target string) *pipe {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -328,7 +328,7 @@ func (p *pipe) listen(b []byte) {
 }
 
 func (p *pipe) serve(client net.Conn) {
-	server, err := net.Dial("tcp", p.target())
+	server, err := net.Dial("tcp", p.target)
 	if err != nil {
 		breakOff(client)
 		return
