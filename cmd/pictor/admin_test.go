@@ -169,21 +169,6 @@ func TestMigrate_up_makes_an_empty_database_usable(t *testing.T) {
 	o.json("account", "list")
 }
 
-func TestModels_documents(t *testing.T) {
-	t.Parallel()
-	var out, errs bytes.Buffer
-	if code := run([]string{"models", "list", "--json"}, &out, &errs); code != 0 {
-		t.Fatal(errs.String())
-	}
-	rows := document[[]any](t, out.String())
-	if len(rows) != 3 {
-		t.Errorf("%d models are listed, want 3", len(rows))
-	}
-	for _, row := range rows {
-		fields(t, row, "name", "task", "sha256")
-	}
-}
-
 func TestDoctor_fails_and_still_looks_at_everything_when_the_queue_is_gone(t *testing.T) {
 	t.Parallel()
 	o := newOperator(t)
@@ -228,7 +213,7 @@ func TestHelp_of_every_command_is_there(t *testing.T) {
 	for _, command := range []string{
 		"dev", "serve", "worker", "migrate up", "migrate status", "account create", "account show", "account list", "account credit",
 		"account ledger", "account usage", "account delete", "key create", "key list", "key revoke", "job list", "job show", "doctor", "config",
-		"models list", "models verify", "remove-bg", "upscale",
+		"models list", "models pull", "models verify", "remove-bg", "upscale",
 	} {
 		t.Run(command, func(t *testing.T) {
 			t.Parallel()

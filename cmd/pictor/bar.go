@@ -24,12 +24,16 @@ type bar struct {
 }
 
 func newBar(w io.Writer, files []string) *bar {
-	b := &bar{w: w, files: files, percent: make([]int, len(files))}
-	if f, ok := w.(*os.File); ok {
-		info, err := f.Stat()
-		b.terminal = err == nil && info.Mode()&os.ModeCharDevice != 0
+	return &bar{w: w, terminal: isTerminal(w), files: files, percent: make([]int, len(files))}
+}
+
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
 	}
-	return b
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
 func (b *bar) update(number, percent int, outcome *app.Outcome) {

@@ -16,6 +16,7 @@ import (
 	"pictor/internal/blob"
 	"pictor/internal/bus"
 	"pictor/internal/job"
+	"pictor/internal/logctx"
 	"pictor/internal/onnx"
 )
 
@@ -81,13 +82,10 @@ type Times struct {
 
 // Pictures is the configuration of what works on pictures.
 type Pictures struct {
-	Workers        int    `env:"PICTOR_WORKERS" placeholder:"one per core" help:"Jobs that one process works on at a time."`
-	Engine         string `env:"PICTOR_ENGINE" default:"auto" help:"What runs the models: auto, onnxruntime, onnxruntime-cuda or onnx-go."`
-	ORTLib         string `name:"ort-lib" env:"PICTOR_ORT_LIB" placeholder:"FILE" help:"ONNX Runtime's shared library. Empty: where \"go tool task setup\" puts it."`
-	ModelsDir      string `env:"PICTOR_MODELS_DIR" placeholder:"DIR" help:"Folder of further models. This version knows only the shipped ones."`
-	RemoveBGModel  string `name:"remove-bg-model" env:"PICTOR_REMOVE_BG_MODEL" default:"remove-bg" help:"Model of remove-bg, by its name in \"pictor models list\"."`
-	Upscale2xModel string `name:"upscale-2x-model" env:"PICTOR_UPSCALE_2X_MODEL" default:"upscale-2x" help:"Model of upscale-2x."`
-	Upscale4xModel string `name:"upscale-4x-model" env:"PICTOR_UPSCALE_4X_MODEL" default:"upscale-4x" help:"Model of upscale-4x."`
+	Workers int    `env:"PICTOR_WORKERS" placeholder:"one per core" help:"Jobs that one process works on at a time."`
+	Engine  string `env:"PICTOR_ENGINE" default:"auto" help:"What runs the models: auto, onnxruntime, onnxruntime-cuda or onnx-go."`
+	ORTLib  string `name:"ort-lib" env:"PICTOR_ORT_LIB" placeholder:"FILE" help:"ONNX Runtime's shared library. Empty: where \"go tool task setup\" puts it."`
+	ModelChoice
 }
 
 // Ops is the configuration of the operator's listener.
@@ -110,9 +108,9 @@ type Log struct {
 func (c Log) New(w io.Writer) *slog.Logger {
 	options := &slog.HandlerOptions{Level: c.LogLevel}
 	if c.LogFormat == "json" {
-		return slog.New(slog.NewJSONHandler(w, options))
+		return slog.New(logctx.NewHandler(slog.NewJSONHandler(w, options)))
 	}
-	return slog.New(slog.NewTextHandler(w, options))
+	return slog.New(logctx.NewHandler(slog.NewTextHandler(w, options)))
 }
 
 // Settings is everything that can be configured but the log, which is the same
@@ -220,10 +218,6 @@ func (c Pictures) workers() int {
 		return runtime.NumCPU()
 	}
 	return c.Workers
-}
-
-func (c Pictures) modelNames() map[job.Task]string {
-	return map[job.Task]string{job.RemoveBG: c.RemoveBGModel, job.Upscale2x: c.Upscale2xModel, job.Upscale4x: c.Upscale4xModel}
 }
 
 // checkApart keeps two listeners from one address. Port 0 is another one for

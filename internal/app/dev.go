@@ -110,6 +110,7 @@ func NewStack(ctx context.Context, c DevConfig, log *slog.Logger) (_ *Stack, err
 	}
 	s.api.ops.metrics = append(s.api.ops.metrics, s.worker.metrics.metrics)
 	s.api.ops.checks = append(s.api.ops.checks, check{"models", s.worker.models})
+	s.api.ops.models = s.worker.ops.models
 	// In reverse: the API stops first, and its clients are answered while the
 	// worker still works.
 	s.closers = append(s.closers[:len(s.closers)-1], s.worker.Stop, s.api.Stop)

@@ -9,7 +9,6 @@ import (
 
 	"pictor/internal/blob"
 	"pictor/internal/bus"
-	"pictor/internal/job"
 	"pictor/internal/models"
 	"pictor/internal/postgres"
 )
@@ -81,7 +80,7 @@ func Doctor(ctx context.Context, c DoctorConfig, stores Stores) []Finding {
 	look("models", modelsHint, func(context.Context) (string, error) {
 		return fmt.Sprintf("%d shipped models are intact", len(models.Shipped())), models.Verify()
 	})
-	look("engine", engineHint, func(ctx context.Context) (string, error) { return lookAtEngine(ctx, c.Pictures) })
+	look("engine", engineHint, func(context.Context) (string, error) { return lookAtEngine(ctx, c.Pictures) })
 	return found
 }
 
@@ -126,12 +125,15 @@ func lookAtStore(ctx context.Context, url string) (string, error) {
 	return "an object was written, read and deleted", store.Check(ctx)
 }
 
+// lookAtEngine takes its time: a large foreign model works for many seconds.
 func lookAtEngine(ctx context.Context, c Pictures) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*lookTimeout)
+	defer cancel()
 	engine, renderer, err := newRenderer(c, "", nil)
 	if err != nil {
 		return "", err
 	}
 	defer engine.Close()
 	defer renderer.Close()
-	return fmt.Sprintf("%s on %s renders a picture by the models of %d tasks", engine.Name(), engine.Provider(), len(job.Tasks())), renderer.Check(ctx)
+	return fmt.Sprintf("%s on %s renders a picture by %s", engine.Name(), engine.Provider(), c.inUse()), renderer.Check(ctx)
 }

@@ -23,6 +23,7 @@ type workerMetrics struct {
 	busy     *prometheus.GaugeVec
 	worked   *prometheus.CounterVec
 	engine   *prometheus.GaugeVec
+	model    *prometheus.GaugeVec
 }
 
 func newWorkerMetrics() *workerMetrics {
@@ -38,6 +39,7 @@ func newWorkerMetrics() *workerMetrics {
 	m.busy = m.gauge("pictor_worker_busy", "Pictures that this worker works on now.")
 	m.worked = m.counter("pictor_worker_busy_seconds_total", "Time of all claims that ended. Its rate over the slots is how busy the worker is.")
 	m.engine = m.gauge("pictor_engine_info", "Always 1: what runs the models, and on what.", "engine", "provider")
+	m.model = m.gauge("pictor_model_info", "Always 1: the model of each task, by its name in `pictor models list`.", "task", "model")
 	m.reading("pictor_vips_bytes", "Memory that libvips holds. Of the whole process see process_resident_memory_bytes.", func() float64 { now, _ := vips.Memory(); return float64(now) })
 	m.reading("pictor_vips_most_bytes", "The most memory that libvips held so far.", func() float64 { _, most := vips.Memory(); return float64(most) })
 	m.refunded = m.refunds(string(work.Refused), string(work.GivenUp))

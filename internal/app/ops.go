@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"sync/atomic"
 	"time"
+
+	"pictor/internal/job"
 )
 
 // checkTimeout bounds one look at one part.
@@ -22,17 +24,18 @@ type check struct {
 type ops struct {
 	ready   atomic.Bool
 	checks  []check
-	metrics []*metrics // of every part of the process
+	metrics []*metrics          // of every part of the process
+	models  map[job.Task]string // in use, where pictures are worked on
 }
 
 func (o *ops) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
-		writeHealth(w, map[string]string{"process": "ok"}, true)
+		writeHealth(w, health{OK: true, Checks: map[string]string{"process": "ok"}})
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
 		parts, fine := o.look(r.Context())
-		writeHealth(w, parts, fine)
+		writeHealth(w, health{fine, parts, o.models})
 	})
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) { metricsHandler(o.metrics).ServeHTTP(w, r) })
 	return mux
@@ -58,11 +61,18 @@ func (o *ops) look(ctx context.Context) (parts map[string]string, fine bool) {
 	return parts, fine
 }
 
-func writeHealth(w http.ResponseWriter, parts map[string]string, fine bool) {
+// health is the answer to /healthz and /readyz.
+type health struct {
+	OK     bool                `json:"ok"`
+	Checks map[string]string   `json:"checks"`
+	Models map[job.Task]string `json:"models,omitempty"`
+}
+
+func writeHealth(w http.ResponseWriter, h health) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
-	if !fine {
+	if !h.OK {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
-	_ = json.NewEncoder(w).Encode(map[string]any{"ok": fine, "checks": parts})
+	_ = json.NewEncoder(w).Encode(h)
 }

@@ -57,7 +57,7 @@ func (p *place) fill(t *testing.T) {
 }
 
 func pictures() app.Pictures {
-	return app.Pictures{Workers: 1, Engine: "auto", RemoveBGModel: "remove-bg", Upscale2xModel: "upscale-2x", Upscale4xModel: "upscale-4x"}
+	return app.Pictures{Workers: 1, Engine: "auto", ModelChoice: app.ModelChoice{RemoveBGModel: "remove-bg", Upscale2xModel: "upscale-2x", Upscale4xModel: "upscale-4x"}}
 }
 
 // broken names the checks of /readyz that fail, and whether it is ready.

@@ -60,7 +60,7 @@ func InsertTables(text string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	for _, t := range []struct{ name, table string }{{"config", config}, {"metrics", MetricsTable()}} {
+	for _, t := range []struct{ name, table string }{{"config", config}, {"metrics", MetricsTable()}, {"models", ModelsTable()}} {
 		begin, end := "<!-- "+t.name+":begin -->\n", "<!-- "+t.name+":end -->\n"
 		before, rest, ok := strings.Cut(text, begin)
 		_, after, closed := strings.Cut(rest, end)

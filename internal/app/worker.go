@@ -3,16 +3,12 @@ package app
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
 	"pictor/internal/bus"
 	"pictor/internal/job"
-	"pictor/internal/models"
 	"pictor/internal/onnx"
 	"pictor/internal/render"
 	"pictor/internal/vips"
@@ -118,7 +114,11 @@ func NewWorker(ctx context.Context, c WorkerConfig, stores Stores, log *slog.Log
 	}, p.db, p.queue, p.store, renderer, log)
 	w.metrics.slots.WithLabelValues().Set(float64(c.workers()))
 	w.metrics.engine.WithLabelValues(engine.Name(), engine.Provider()).Set(1)
-	log.Info("the models are loaded", "engine", engine.Name(), "provider", engine.Provider(), "workers", c.workers())
+	w.ops.models = c.names()
+	for task, name := range w.ops.models {
+		w.metrics.model.WithLabelValues(string(task), name).Set(1)
+	}
+	log.Info("the models are loaded", "models", c.inUse(), "engine", engine.Name(), "provider", engine.Provider(), "workers", c.workers())
 	return w, nil
 }
 
@@ -205,28 +205,4 @@ func newRenderer(c Pictures, dir string, stage func(context.Context, job.Task, r
 		return nil, nil, err
 	}
 	return engine, renderer, nil
-}
-
-// chosen is the model of each task, by the configured names.
-func (c Pictures) chosen() ([]models.Description, error) {
-	var chosen []models.Description
-	var mistakes []error
-	for _, t := range job.Tasks() {
-		name := c.modelNames()[t]
-		var names []string
-		shipped := models.Shipped()
-		i := slices.IndexFunc(shipped, func(d models.Description) bool {
-			if d.Task == t {
-				names = append(names, d.Name)
-			}
-			return d.Task == t && d.Name == name
-		})
-		if i < 0 {
-			mistakes = append(mistakes, fmt.Errorf("PICTOR_%s_MODEL is %q: no such model for %s; there is %s",
-				strings.ToUpper(strings.ReplaceAll(string(t), "-", "_")), name, t, strings.Join(names, ", ")))
-			continue
-		}
-		chosen = append(chosen, shipped[i])
-	}
-	return chosen, errors.Join(mistakes...)
 }

@@ -94,7 +94,7 @@ func (s *stack) clientOf(t testing.TB, baseURL string) *api.Client {
 func (s *stack) work(t testing.TB) (stop func()) {
 	t.Helper()
 	c := app.WorkerConfig{TempDir: t.TempDir(), Pictures: app.Pictures{
-		Workers: 2, Engine: "auto", RemoveBGModel: "remove-bg", Upscale2xModel: "upscale-2x", Upscale4xModel: "upscale-4x",
+		Workers: 2, Engine: "auto", ModelChoice: app.ModelChoice{RemoveBGModel: "remove-bg", Upscale2xModel: "upscale-2x", Upscale4xModel: "upscale-4x"},
 	}}
 	c.OpsListen = "127.0.0.1:0"
 	worker, err := app.NewWorker(t.Context(), c, s.stores, s.log)
