@@ -107,6 +107,16 @@ func (b *book) admission(status int) {
 	b.row.admissions = append(b.row.admissions, admissionAnswer{time.Now(), status})
 }
 
+// refusal notes that a server took no connection.
+func (b *book) refusal(base string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.row.refusals == nil {
+		b.row.refusals = make(map[string]int)
+	}
+	b.row.refusals[base]++
+}
+
 // cutOff notes a request that got no answer, or half of one.
 func (b *book) cutOff(err error) {
 	b.mu.Lock()

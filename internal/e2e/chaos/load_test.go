@@ -213,7 +213,8 @@ func envelope(p picture, form int) (mediaType string, body []byte) {
 func (l *load) send(ctx context.Context, method, path string, a *account, r *rand.Rand, with func(*http.Request)) (*http.Response, error) {
 	first := r.IntN(len(l.bases))
 	for i := range l.bases {
-		q, err := http.NewRequestWithContext(ctx, method, l.bases[(first+i)%len(l.bases)]+path, nil)
+		base := l.bases[(first+i)%len(l.bases)]
+		q, err := http.NewRequestWithContext(ctx, method, base+path, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -222,6 +223,7 @@ func (l *load) send(ctx context.Context, method, path string, a *account, r *ran
 		response, err := l.http.Do(q)
 		var refused *net.OpError
 		if errors.As(err, &refused) && refused.Op == "dial" {
+			l.book.refusal(base)
 			continue
 		}
 		if err != nil {
@@ -387,6 +389,7 @@ type row struct {
 	violations          int
 	cuts                []string // what clients said that got no answer
 	admissions          []admissionAnswer
+	refusals            map[string]int // connections that a server did not take
 }
 
 // admissionAnswer is one answer to a client that asked for a job.
