@@ -11,6 +11,8 @@ package onnx
 import (
 	"context"
 	"fmt"
+
+	"pictor/internal/onnx/graph"
 )
 
 // Tensor is a block of float32 values in NCHW order: batch, channels, rows,
@@ -100,6 +102,13 @@ func Open(cfg Config) (Engine, error) {
 		return nil, fmt.Errorf("no engine is called %q: choose %s, %s, %s or %s", cfg.Engine, Auto, Runtime, CUDA, Go)
 	}
 }
+
+// Trimmed is a model for tiles of a picture: see graph.Trimmed.
+type Trimmed = graph.Trimmed
+
+// Trim rewrites a model file that enlarges pictures for use on tiles, which have
+// a margin that is thrown away: see graph.Trim. Other models are refused.
+func Trim(file []byte) (Trimmed, error) { return graph.Trim(file) }
 
 // check refuses tensors whose data do not fill their shape: an engine would
 // read or write past them.

@@ -95,6 +95,31 @@ func lastString(message []byte, number protowire.Number) string {
 	return s
 }
 
+// lastNumber is a number field's value: the last one counts.
+func lastNumber(message []byte, number protowire.Number) uint64 {
+	v := uint64(0)
+	_ = eachField(message, func(f field) error { // as above
+		if f.number == number {
+			v = f.value
+		}
+		return nil
+	})
+	return v
+}
+
+// lastMessage is the bytes of an embedded message: the last one counts, which
+// holds for what is written by one program.
+func lastMessage(message []byte, number protowire.Number) []byte {
+	var b []byte
+	_ = eachField(message, func(f field) error { // as above
+		if f.number == number {
+			b = f.bytes
+		}
+		return nil
+	})
+	return b
+}
+
 func appendString(b []byte, number protowire.Number, s string) []byte {
 	return protowire.AppendString(protowire.AppendTag(b, number, protowire.BytesType), s)
 }
