@@ -56,6 +56,8 @@ type Renderer struct {
 type model struct {
 	models.Description
 	onnx.Model
+	cropped bool // what it gives lacks the margin of what it was given
+	block   int  // pixels of its output that lie in as many bands: see onnx.Trimmed
 }
 
 // errNoNumber says that a model gave NaN or infinity, as some GPUs do at times:
@@ -106,29 +108,37 @@ func New(cfg Config) (*Renderer, error) {
 		slots:   semaphore.NewWeighted(int64(cfg.Threads)),
 	}
 	for _, d := range cfg.Models {
-		loaded, err := load(cfg, d)
+		m, err := load(cfg, d)
 		if err != nil {
 			r.Close()
 			return nil, err
 		}
-		r.models[d.Task] = model{d, loaded}
+		r.models[d.Task] = m
 	}
 	return r, nil
 }
 
-func load(cfg Config, d models.Description) (onnx.Model, error) {
+func load(cfg Config, d models.Description) (model, error) {
 	if d.RuntimeOnly && cfg.Engine.Name() == onnx.Go {
-		return nil, fmt.Errorf("the model %s needs ONNX Runtime: %s lacks operators of it", d.Name, onnx.Go)
+		return model{}, fmt.Errorf("the model %s needs ONNX Runtime: %s lacks operators of it", d.Name, onnx.Go)
 	}
 	file, err := d.Bytes()
 	if err != nil {
-		return nil, err
+		return model{}, err
+	}
+	m := model{Description: d, block: 1}
+	if d.Margin > 0 {
+		// Some models cannot be trimmed, or see farther than their margin.
+		if t, err := onnx.Trim(file); err == nil && t.Margin == d.Margin {
+			file, m.cropped, m.block = t.File, true, t.Block
+		}
 	}
 	opt := onnx.Options{Input: [4]int{1, 3, d.Side, d.Side}}
 	if d.Alone {
 		opt.Threads = cfg.Threads
 	}
-	return cfg.Engine.Load(d.Name, file, opt)
+	m.Model, err = cfg.Engine.Load(d.Name, file, opt)
+	return m, err
 }
 
 // Close releases the models. No Render may be going on or follow.

@@ -11,19 +11,26 @@ import (
 	"pictor/internal/vips"
 )
 
-const (
-	tileHeight = 256
-	stripBytes = 32 << 20 // of one row of tiles, enlarged
-)
+// stripBytes is how much memory one row of tiles may take, enlarged.
+const stripBytes = 32 << 20
+
+// tileHeight is how many rows of the picture make a tile, without the margin.
+// A row of tiles is held in memory at its enlarged size, so the tiles are low
+// and wide; the larger the margin, the more a low tile would waste on it.
+func tileHeight(m model) int { return min(max(32*m.Margin/m.Scale, 64), 256) }
 
 // tilePixels is how many pixels of the picture make a tile, without the margin.
 // Larger tiles are hardly faster, smaller ones lose time on their margins. A
-// run needs about 0.5 kB of memory for a pixel at 2x and 0.9 kB at 4x.
-func tilePixels(scale int) int {
-	if scale > 2 {
+// run of a shipped model needs 0.5 kB of memory for a pixel at 2x, 0.7 kB at 4x.
+func tilePixels(m model) int {
+	switch {
+	case m.Scale < 4:
+		return 256 * 256
+	case m.cropped:
+		return 128 * 256
+	default:
 		return 160 * 256
 	}
-	return 256 * 256
 }
 
 // grid cuts a picture into tiles of one size, as equal as can be. The last ones
@@ -36,9 +43,9 @@ type grid struct {
 
 func newGrid(p *vips.Picture, m model) grid {
 	tallest := stripBytes / (p.Width * p.Bands * m.Scale * m.Scale)
-	rows := ceil(p.Height, min(tileHeight, max(tallest, 1)))
+	rows := ceil(p.Height, min(tileHeight(m), max(tallest, 1)))
 	h := ceil(p.Height, rows)
-	columns := ceil(p.Width, tilePixels(m.Scale)/h)
+	columns := ceil(p.Width, tilePixels(m)/h)
 	w := ceil(p.Width, columns)
 	return grid{columns: ceil(p.Width, w), rows: ceil(p.Height, h), w: w, h: h}
 }
@@ -105,7 +112,12 @@ type tiler struct {
 func newTiler(m model, p *vips.Picture, g grid) *tiler {
 	multiple := max(m.Multiple, 1)
 	w, h := ceil(g.w+2*m.Margin+multiple-1, multiple)*multiple, ceil(g.h+2*m.Margin+multiple-1, multiple)*multiple
-	return &tiler{model: m, picture: p, grid: g, in: onnx.NewTensor(1, 3, h, w), out: onnx.NewTensor(1, 3, h*m.Scale, w*m.Scale)}
+	t := &tiler{model: m, picture: p, grid: g, in: onnx.NewTensor(1, 3, h, w)}
+	if m.cropped {
+		h, w = h-2*m.Margin, w-2*m.Margin
+	}
+	t.out = onnx.NewTensor(1, 3*m.block*m.block, h*m.Scale/m.block, w*m.Scale/m.block)
+	return t
 }
 
 // enlarge makes the tile whose left upper pixel is x, y, and puts it into the
@@ -196,69 +208,80 @@ func flat(values []float32) bool {
 	return true
 }
 
-// lines calls write for every row of the tile: the three output channels, and
-// the strip's pixels that they go to. The columns that a tile shifted inwards
+// line is a row of the model's output, one slice for each channel, and where in
+// the strip it goes: every step bytes of pix a pixel.
+type line struct {
+	r, g, b []float32
+	pix     []byte
+	step    int
+}
+
+// lines calls write for every row of the tile, or for every part of it where
+// the model leaves pixels in blocks. The columns that a tile shifted inwards
 // shares with the one before it are left to that one: another goroutine writes
 // them at the same time.
-func (t *tiler) lines(x int, strip []byte, write func(r, g, b []float32, pix []byte) bool) bool {
-	scale, bands := t.model.Scale, t.picture.Bands
+func (t *tiler) lines(x int, strip []byte, write func(line) bool) bool {
+	scale, bands, block := t.model.Scale, t.picture.Bands, t.model.block
 	h, w := t.out.Shape[2], t.out.Shape[3]
 	shared := 0
 	if over := x % t.grid.w; over != 0 {
 		shared = t.grid.w - over
 	}
 	width := (t.grid.w - shared) * scale
+	left, top := t.left*scale, t.top*scale
+	if t.model.cropped {
+		left, top = left-t.model.Margin*scale, top-t.model.Margin*scale
+	}
 	ok := true
 	for ty := range t.grid.h * scale {
-		from := (ty+t.top*scale)*w + (t.left+shared)*scale
-		r := t.out.Data[from:][:width]
-		g := t.out.Data[h*w+from:][:width]
-		b := t.out.Data[2*h*w+from:][:width]
 		pix := strip[(ty*t.picture.Width+x+shared)*scale*bands:][:width*bands]
-		ok = write(r, g, b, pix) && ok
+		for part := range block {
+			channel := func(c int) []float32 {
+				plane := (c*block+(ty+top)%block)*block + part
+				from := (plane*h+(ty+top)/block)*w + (left+shared*scale)/block
+				return t.out.Data[from:][:width/block]
+			}
+			ok = write(line{channel(0), channel(1), channel(2), pix[part*bands:], block * bands}) && ok
+		}
 	}
 	return ok
 }
 
-func (t *tiler) writeColour(x int, strip []byte) bool {
-	bands := t.picture.Bands
-	return t.lines(x, strip, func(r, g, b []float32, pix []byte) bool {
-		g, b = g[:len(r)], b[:len(r)]
-		numbers := true
-		for i := range r {
-			px := pix[i*bands:][:3:3]
-			red, green, blue := r[i]*255+0.5, g[i]*255+0.5, b[i]*255+0.5
-			if inRange(red) && inRange(green) && inRange(blue) {
-				px[0], px[1], px[2] = byte(int32(red)), byte(int32(green)), byte(int32(blue))
-			} else {
-				px[0], px[1], px[2] = clamped(red, &numbers), clamped(green, &numbers), clamped(blue, &numbers)
-			}
+func (t *tiler) writeColour(x int, strip []byte) bool { return t.lines(x, strip, line.writeColour) }
+
+func (l line) writeColour() bool {
+	r, g, b, pix := l.r, l.g[:len(l.r)], l.b[:len(l.r)], l.pix
+	numbers := true
+	at, check := 0, float32(0)
+	for i := range r {
+		red, green, blue := r[i]*255+0.5, g[i]*255+0.5, b[i]*255+0.5
+		check += red + green + blue // NaN stays NaN; converted, it may be anything
+		px := pix[at:][:3:3]
+		if ir, ig, ib := int32(red), int32(green), int32(blue); uint32(ir|ig|ib) < 256 {
+			px[0], px[1], px[2] = byte(ir), byte(ig), byte(ib)
+		} else {
+			px[0], px[1], px[2] = clamped(red, &numbers), clamped(green, &numbers), clamped(blue, &numbers)
 		}
-		return numbers
-	})
+		at += l.step
+	}
+	return numbers && check == check
 }
 
 func (t *tiler) writeGrey(x int, strip []byte, band int) bool {
-	bands := t.picture.Bands
-	return t.lines(x, strip, func(r, g, b []float32, pix []byte) bool {
+	return t.lines(x, strip, func(l line) bool {
 		numbers := true
-		for i := range r {
-			pix[i*bands+band] = clamped((r[i]+g[i]+b[i])*(255.0/3)+0.5, &numbers)
+		for i := range l.r {
+			l.pix[i*l.step+band] = clamped((l.r[i]+l.g[i]+l.b[i])*(255.0/3)+0.5, &numbers)
 		}
 		return numbers
 	})
 }
-
-// inRange says that v is a byte when cut to a whole number. The bits of
-// positive floats are in the order of the floats, and those of negative ones
-// and of NaN lie above them: one comparison finds all that needs care.
-func inRange(v float32) bool { return math.Float32bits(v) < math.Float32bits(256) }
 
 // clamped is the byte nearest to v, of which a half too much was given for
 // rounding. It clears numbers for what no model that works can give.
 func clamped(v float32, numbers *bool) byte {
 	switch {
-	case inRange(v):
+	case v >= 0 && v < 256:
 		return byte(int32(v))
 	case !(math.Abs(float64(v)) < 1e8): // NaN too
 		*numbers = false

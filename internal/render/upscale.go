@@ -3,9 +3,15 @@ package render
 import (
 	"context"
 	"io"
+	"runtime/debug"
 
 	"pictor/internal/vips"
 )
+
+// largePicture is how many bytes of pixels make it worth a garbage collection
+// to have what decoding left behind, and the file, out of memory before the
+// tiles need theirs.
+const largePicture = 16 << 20
 
 // upscale enlarges the picture by the model's factor, in the type it came in
 // where that type can hold it.
@@ -20,6 +26,9 @@ func (r *Renderer) upscale(ctx context.Context, m model, in []byte, out io.Write
 	picture, err := decode(ctx, in)
 	if err != nil {
 		return Result{}, err
+	}
+	if len(picture.Pix) > largePicture {
+		debug.FreeOSMemory()
 	}
 	picture = dropColour(picture)
 	bleed(picture)

@@ -132,10 +132,13 @@ func (p *PNGWriter) takeStrip() *strip {
 		return s
 	}
 	rows := min(p.height, max(1, stripBytes/p.rowBytes))
-	return &strip{
-		above: make([]byte, p.rowBytes),
-		rows:  make([]byte, 0, rows*p.rowBytes),
+	s := &strip{
+		above:    make([]byte, p.rowBytes),
+		rows:     make([]byte, 0, rows*p.rowBytes),
+		filtered: make([]byte, 0, rows*(1+p.rowBytes)),
 	}
+	s.compressed.Grow(rows * p.rowBytes) // growing piece by piece would leave as much again behind
+	return s
 }
 
 // compress sends the strip that is being filled on its way, once fewer than
