@@ -105,8 +105,11 @@ func TestConfig_reads_flags_before_the_environment(t *testing.T) {
 // An operator who mends one mistake at a time restarts a service once per
 // mistake.
 func TestConfig_names_every_mistake_at_once(t *testing.T) {
-	_, err := parse(t, map[string]string{"PICTOR_STUCK_AFTER": "soon", "PICTOR_WORKERS": "many", "PICTOR_IMAGE_URL_ALLOW": "10.0.0.1"})
-	for _, name := range []string{"PICTOR_STUCK_AFTER", "PICTOR_WORKERS", "PICTOR_IMAGE_URL_ALLOW"} {
+	_, err := parse(t, map[string]string{
+		"PICTOR_STUCK_AFTER": "soon", "PICTOR_WORKERS": "many", "PICTOR_IMAGE_URL_ALLOW": "10.0.0.1",
+		"PICTOR_RESULT_TTL": "1s", "PICTOR_LISTEN": "nowhere", "PICTOR_DATABASE_URL": "mysql://a", // these can be read
+	})
+	for _, name := range []string{"PICTOR_STUCK_AFTER", "PICTOR_WORKERS", "PICTOR_IMAGE_URL_ALLOW", "PICTOR_RESULT_TTL", "PICTOR_LISTEN", "PICTOR_DATABASE_URL"} {
 		if err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s is not named in: %v", name, err)
 		}

@@ -69,12 +69,18 @@ func (c *Settings) complete(data string, given map[string]string) error {
 			}
 		}
 	}
-	err = errors.Join(err, c.Edge.Mistakes(), c.Edge.mistakesWith(c.Stores), c.Times.Mistakes(), c.Pictures.Mistakes(), c.Ops.Mistakes(), c.Leave.Mistakes())
+	err = errors.Join(err, c.mistakes())
 	c.Listen, c.ResultsListen, c.OpsListen = c.Listen.or(defaultListen), c.ResultsListen.or(defaultResults), c.OpsListen.or(defaultOps)
 	c.BaseURL = or(c.BaseURL, "http://"+string(c.Listen)+apiRoot)
 	c.ResultsURL = or(c.ResultsURL, "http://"+string(c.ResultsListen))
 	c.Workers = c.workers()
 	return err
+}
+
+// mistakes are all but those in the stores themselves, of which a dev stack may
+// have others.
+func (c *Settings) mistakes() error {
+	return errors.Join(c.Edge.Mistakes(), c.Edge.mistakesWith(c.Stores), c.Times.Mistakes(), c.Pictures.Mistakes(), c.Ops.Mistakes(), c.Leave.Mistakes())
 }
 
 func (a Address) or(otherwise Address) Address { return Address(or(string(a), string(otherwise))) }
