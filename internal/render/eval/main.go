@@ -1,0 +1,79 @@
+// Command eval renders whole folders through the worker's code, so that what is
+// measured is what users get:
+//
+//	eval FROM TO
+//
+// The pictures of FROM/remove-bg, FROM/upscale-2x and FROM/upscale-4x are
+// rendered into the folders of the same names in TO. FROM holds PNG only, which
+// comes out as PNG: nothing but the model lies between the two.
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"pictor/internal/job"
+	"pictor/internal/onnx"
+	"pictor/internal/render"
+)
+
+func main() {
+	if len(os.Args) != 3 {
+		fmt.Fprintln(os.Stderr, "usage: eval FROM TO")
+		os.Exit(2)
+	}
+	if err := run(context.Background(), os.Args[1], os.Args[2]); err != nil {
+		fmt.Fprintln(os.Stderr, "eval:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, from, to string) error {
+	engine, err := onnx.Open(onnx.Config{Engine: onnx.Runtime})
+	if err != nil {
+		return err
+	}
+	defer engine.Close()
+	renderer, err := render.New(render.Config{Engine: engine})
+	if err != nil {
+		return err
+	}
+	defer renderer.Close()
+
+	rendered := 0
+	for _, task := range job.Tasks() {
+		files, err := filepath.Glob(filepath.Join(from, string(task), "*.png"))
+		if err != nil {
+			return err
+		}
+		if err := os.MkdirAll(filepath.Join(to, string(task)), 0o755); err != nil {
+			return err
+		}
+		for _, file := range files {
+			if err := renderFile(ctx, renderer, task, file, filepath.Join(to, string(task), filepath.Base(file))); err != nil {
+				return fmt.Errorf("%s of %s: %w", task, file, err)
+			}
+			rendered++
+		}
+	}
+	if rendered == 0 {
+		return fmt.Errorf("no pictures in %s: make them with `python -m evaluate prepare`", from)
+	}
+	fmt.Println(rendered, "pictures rendered")
+	return nil
+}
+
+func renderFile(ctx context.Context, r *render.Renderer, task job.Task, from, to string) error {
+	in, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	var out bytes.Buffer
+	if _, err := r.Render(ctx, task, in, &out, nil); err != nil {
+		return err
+	}
+	return os.WriteFile(to, out.Bytes(), 0o644)
+}
