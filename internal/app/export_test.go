@@ -11,6 +11,9 @@ const (
 // Waiting is the number of requests that the API holds.
 func (a *API) Waiting() int { return a.waits.Waiting() }
 
+// Leave is what SIGTERM begins with; Stop comes when the notice is over.
+func (a *API) Leave() { a.leave() }
+
 // Checked names what fails of what /readyz looks at, and whether it is ready.
 func (w *Worker) Checked(ctx context.Context) (failed map[string]bool, ready bool) {
 	parts, ready := w.ops.look(ctx)
