@@ -70,6 +70,17 @@ func New(db *postgres.DB, store *blob.Store, queue *bus.Bus, log *slog.Logger) *
 	return &Admission{db: db, store: store, queue: queue, log: log}
 }
 
+// Look is a look at whether Admit would refuse the account now, which keeps
+// refusals cheap: it comes before the image is stored, or even read. It decides
+// nothing, the charge has the last word. A request with an Idempotency-Key is
+// not looked at: it may repeat one that was admitted.
+func (a *Admission) Look(ctx context.Context, account int64, task job.Task, key string) error {
+	if key != "" {
+		return nil
+	}
+	return a.db.Affords(ctx, account, task.Cost())
+}
+
 // Admit stores the image, charges the account and queues the job. Its refusals
 // are those of postgres.Admit (no such account, too many jobs, not enough Point,
 // another request under the same key) and fault.QueueError.
@@ -80,14 +91,6 @@ func (a *Admission) Admit(ctx context.Context, r Request) (postgres.Admitted, er
 	}
 	charge := postgres.Admission{ID: job.ID(id.String()), Account: r.Account, Task: r.Task, Input: r.Input, Key: r.Key, Fingerprint: r.Fingerprint()}
 
-	// A look before the input is stored keeps refusals cheap. It decides nothing:
-	// a repeat of an admitted request must not be refused, and the charge below
-	// has the last word.
-	if r.Key == "" {
-		if err := a.db.Affords(ctx, r.Account, r.Task.Cost()); err != nil {
-			return postgres.Admitted{}, err
-		}
-	}
 	if err := a.store.Put(ctx, charge.ID.InputKey(), r.Input.Type, r.Body); err != nil {
 		return postgres.Admitted{}, fmt.Errorf("store the input of job %s: %w", charge.ID, err)
 	}

@@ -6,6 +6,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if os.Getenv(discards) != "" {
+		serveDiscarding()
+	}
 	code := m.Run()
 	_ = os.RemoveAll(programDir())
 	os.Exit(code)

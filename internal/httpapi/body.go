@@ -22,6 +22,9 @@ const (
 	// cannot be held for nothing.
 	headStart  = 30 * time.Second
 	leastSpeed = 16 << 10 // bytes per second
+	// The time for so much is given at once: to set a deadline for every read
+	// would cost a third of the reading.
+	stretch = 256 << 10
 
 	// jsonCost is how many bytes of memory one byte of a JSON body takes at the
 	// peak: as read, as copied by ogen, and as decoded.
@@ -64,6 +67,7 @@ type body struct {
 
 	started time.Time // of the first Read
 	count   int64
+	until   int64 // the count that the deadline is for
 	err     error // what every further Read answers
 }
 
@@ -101,7 +105,10 @@ func (b *body) Read(p []byte) (int, error) {
 	if room := b.limit - b.count + 1; int64(len(p)) > room {
 		p = p[:room]
 	}
-	b.setDeadline(b.started.Add(headStart + time.Duration(b.count)*time.Second/leastSpeed))
+	if b.count >= b.until {
+		b.until = b.count + stretch
+		b.setDeadline(b.started.Add(headStart + time.Duration(b.until)*time.Second/leastSpeed))
+	}
 	n, err := b.from.Read(p)
 	b.count += int64(n)
 	switch {

@@ -115,7 +115,7 @@ func (a *API) created(now job.Job, admitted postgres.Admitted) (*api.JobWithBill
 }
 
 func (a *API) admit(ctx context.Context, c creation) (postgres.Admitted, error) {
-	image, err := a.take(ctx, c.task, c.image)
+	image, err := a.takeOrRefuse(ctx, c)
 	exchangeOf(ctx).bodyDone()
 	if err != nil {
 		return postgres.Admitted{}, err
@@ -131,6 +131,27 @@ func (a *API) admit(ctx context.Context, c creation) (postgres.Admitted, error) 
 	})
 	exchangeOf(ctx).job = admitted.Job.ID
 	return admitted, err
+}
+
+// takeOrRefuse looks at the account before the image is stored anywhere, and
+// before it is read where that saves the most.
+func (a *API) takeOrRefuse(ctx context.Context, c creation) (*intake.Image, error) {
+	look := func() error { return a.admission.Look(ctx, callerOf(ctx).account, c.task, c.key) }
+	if c.image.bytes != nil {
+		if refused := look(); refused != nil {
+			return nil, a.intake.Refuse(ctx, c.task, c.image.bytes, refused)
+		}
+		return a.take(ctx, c.task, c.image)
+	}
+	image, err := a.take(ctx, c.task, c.image)
+	if err != nil {
+		return nil, err
+	}
+	if refused := look(); refused != nil {
+		_ = image.Close()
+		return nil, refused
+	}
+	return image, nil
 }
 
 func (a *API) take(ctx context.Context, task job.Task, from source) (*intake.Image, error) {

@@ -21,6 +21,7 @@ import (
 	"net/netip"
 	"os"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
 
@@ -52,6 +53,7 @@ type Intake struct {
 	guard      *guard
 	client     *http.Client
 	urlTimeout time.Duration
+	buffers    sync.Pool // of Refuse
 }
 
 // New makes an Intake, and fails when it could not store an image.
@@ -85,15 +87,18 @@ func (i *Image) Close() error { return i.file.Close() }
 
 // Read takes the bytes of an image: a raw body or the file of a form.
 func (in *Intake) Read(ctx context.Context, task job.Task, r io.Reader) (*Image, error) {
-	return in.take(ctx, task, r, func(err error) error {
-		switch {
-		case errors.Is(err, io.ErrUnexpectedEOF):
-			return fault.Because(fault.BadRequest, "The request ended before all of its image had arrived. Send it again.", err)
-		case errors.Is(err, os.ErrDeadlineExceeded):
-			return fault.Because(fault.BadRequest, "The image arrived too slowly. Send it again.", err)
-		}
-		return fmt.Errorf("read an image: %w", err)
-	})
+	return in.take(ctx, task, r, unreadable)
+}
+
+// unreadable says what an error of a request's body means for the client.
+func unreadable(err error) error {
+	switch {
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return fault.Because(fault.BadRequest, "The request ended before all of its image had arrived. Send it again.", err)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return fault.Because(fault.BadRequest, "The image arrived too slowly. Send it again.", err)
+	}
+	return fmt.Errorf("read an image: %w", err)
 }
 
 // take spools, measures and checks. refuse says what an error of the reader
