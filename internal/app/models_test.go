@@ -1,8 +1,13 @@
 package app_test
 
 import (
+	"io"
+	"log/slog"
+	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"pictor/internal/app"
 )
@@ -53,5 +58,30 @@ func TestModels_lie_in_the_users_data_folder(t *testing.T) {
 	t.Setenv("HOME", "")
 	if all := paths(); len(all) != 3 {
 		t.Errorf("without a home: %q", all)
+	}
+}
+
+func TestReady_and_metrics_name_the_models(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	w, err := app.NewWorker(t.Context(), app.WorkerConfig{Pictures: pictures(), Ops: app.Ops{OpsListen: "127.0.0.1:0"}}, p.stores, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Start()
+	defer w.Stop()
+	got := ask("", http.MethodGet, w.OpsURL+"/readyz", "", nil)
+	want := map[string]any{"remove-bg": "remove-bg", "upscale-2x": "upscale-2x", "upscale-4x": "upscale-4x"}
+	if diff := cmp.Diff(want, got.body["models"]); diff != "" {
+		t.Error(diff)
+	}
+	response, err := http.Get(w.OpsURL + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	b, err := io.ReadAll(response.Body)
+	if line := `pictor_model_info{model="upscale-2x",task="upscale-2x"} 1`; err != nil || !strings.Contains(string(b), line) {
+		t.Errorf("%v: /metrics lacks %s", err, line)
 	}
 }

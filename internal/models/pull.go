@@ -192,7 +192,11 @@ func (d Description) install(part *os.File, own bool) error {
 // full says it plainly when there is no room.
 func (d Description) full(err error) error {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
-		return fmt.Errorf("no room for the model %s in %s: it has %d bytes (make room, then pull it again: it goes on from where it stopped)", d.Name, filepath.Dir(d.Path), d.Size)
+		size := ""
+		if d.Size > 0 {
+			size = fmt.Sprintf(", which has %d bytes,", d.Size)
+		}
+		return fmt.Errorf("no room for the model %s%s in %s: make room, then pull it again to go on", d.Name, size, filepath.Dir(d.Path))
 	}
 	return fmt.Errorf("write the model %s: %w", d.Name, err)
 }
