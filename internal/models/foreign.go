@@ -27,6 +27,7 @@ func foreign() []Description {
 		bsd    = "BSD-3-Clause"
 
 		many = "several public projects pin it; the MD5 is rembg's own"
+		held = many + "; a copy of the file has both, and was run"
 		some = "several public projects pin it"
 		one  = "the exporter's manifest alone"
 	)
@@ -42,7 +43,7 @@ func foreign() []Description {
 			URL: rembg + "u2net.onnx", Size: 175_997_641,
 			SHA256:  "8d10d2f3bb75ae3b6d527c77944fc5e7dcd94b29809d47a739a7a728a912b491",
 			MD5:     "60024c5c889badc19c04ad937298a77b",
-			Witness: many,
+			Witness: held,
 		},
 		{
 			Name: "u2netp", Task: job.RemoveBG, File: "u2netp.onnx",
