@@ -76,7 +76,9 @@ def parse():
     parser.add_argument("--bundle", required=True)
     parser.add_argument("--cutouts", required=True)
     parser.add_argument("--out", type=pathlib.Path, required=True)
-    parser.add_argument("--steps", type=int, required=True)
+    length = parser.add_mutually_exclusive_group(required=True)
+    length.add_argument("--steps", type=int, default=0)
+    length.add_argument("--seconds", type=float, help="instead of steps: as many as fit, by the speed of the first 300")
     parser.add_argument("--side", type=int, default=network.SIDE)
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--reuse", type=int, default=4)
@@ -108,14 +110,14 @@ def main():
         {"params": [p for p in model.parameters() if p.ndim <= 1], "weight_decay": 0.0},
     ]
     optimizer = torch.optim.AdamW(groups, arguments.rate)
-    step, spent = 0, 0.0
+    step, spent, steps = 0, 0.0, arguments.steps
     checkpoint = arguments.out / "checkpoint.pt"
     if checkpoint.exists():
         state = torch.load(checkpoint, map_location=device, weights_only=True)
         model.load_state_dict(state["model"])
         average.load_state_dict(state["average"])
         optimizer.load_state_dict(state["optimizer"])
-        step, spent = state["step"], state["seconds"]
+        step, spent, steps = state["step"], state["seconds"], arguments.steps or state["steps"]
         print("resumed at step", step, flush=True)
     print(sum(p.numel() for p in model.parameters()), "parameters", flush=True)
 
@@ -137,17 +139,18 @@ def main():
 
     fixed = [composed(*painted()) for _ in range(2)]
     mixed = torch.autocast(device.type, torch.bfloat16) if device.type == "cuda" else contextlib.nullcontext()
-    begun = last = time.monotonic()
+    first, begun = step, time.monotonic()
+    last = begun
     total, counted, uses = 0.0, 0, 0
 
     def save():
         torch.save({
             "model": model.state_dict(), "average": average.state_dict(), "optimizer": optimizer.state_dict(),
-            "step": step, "seconds": spent + time.monotonic() - begun, "side": arguments.side,
+            "step": step, "steps": steps, "seconds": spent + time.monotonic() - begun, "side": arguments.side,
         }, checkpoint)
 
-    while step < arguments.steps and time.monotonic() - started < arguments.stop_after:
-        share = step / arguments.steps
+    while (step < steps or not steps) and time.monotonic() - started < arguments.stop_after:
+        share = step / steps if steps else 0
         for group in optimizer.param_groups:
             group["lr"] = arguments.rate * min(1, (step + 1) / 200) * (0.01 + 0.99 * (1 + math.cos(math.pi * share)) / 2)
         haze = 0.15 * min(1, max(0, (share - 0.35) / 0.3))
@@ -168,13 +171,21 @@ def main():
         torch.nn.utils.clip_grad_norm_(model.parameters(), 5.0)
         optimizer.step()
         step += 1
+        if not steps and step - first == 100:
+            float(loss)  # waits for the device
+            hundredth = time.monotonic()
+        if not steps and step - first == 300:
+            float(loss)
+            left = arguments.seconds - spent - (time.monotonic() - begun)
+            steps = step + int(left * 200 / (time.monotonic() - hundredth))
+            print(f"{200 / (time.monotonic() - hundredth):.1f} steps a second: {steps} steps", flush=True)
         keep = min(0.998, (step + 1) / (step + 10))
         with torch.no_grad():
             torch._foreach_lerp_(list(average.parameters()), list(model.parameters()), 1 - keep)
             for mean, now in zip(average.buffers(), model.buffers()):
                 mean.lerp_(now, 1 - keep) if mean.is_floating_point() else mean.copy_(now)
         total, counted = total + loss.detach(), counted + 1
-        if time.monotonic() - last > arguments.every or step == arguments.steps:
+        if time.monotonic() - last > arguments.every or step == steps:
             iou, error = validate(average, fixed)
             row = [step, f"{spent + time.monotonic() - begun:.0f}", f"{float(total) / counted:.4f}", f"{iou:.4f}", f"{error:.4f}"]
             with open(arguments.out / "curve.csv", "a", newline="") as f:
@@ -183,7 +194,7 @@ def main():
             save()
             total, counted, last = 0.0, 0, time.monotonic()
     save()
-    print("stopped at step", step, "of", arguments.steps, flush=True)
+    print("stopped at step", step, "of", steps, flush=True)
     for painter in painters:
         painter.terminate()
 

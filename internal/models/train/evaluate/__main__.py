@@ -5,7 +5,7 @@
     python -m evaluate report --folder out/eval/input --rendered out/eval/rendered --out out/eval
 
 `prepare` makes the inputs of the held-out photographs and cut-outs, `report`
-the tables (report.md) and the sheets to look at.
+the tables (upscale.md, remove-bg.md) and the sheets to look at.
 """
 
 import argparse
@@ -24,6 +24,7 @@ def main():
     report.add_argument("--folder", type=pathlib.Path, required=True)
     report.add_argument("--rendered", type=pathlib.Path, required=True)
     report.add_argument("--out", type=pathlib.Path, required=True)
+    report.add_argument("--part", choices=("upscale", "remove-bg"), action="append", help="both, if not given")
     arguments = parser.parse_args()
     if arguments.command == "prepare":
         upscaling.prepare(arguments.cache, arguments.folder)
@@ -31,10 +32,11 @@ def main():
         return
     sheets = arguments.out / "sheets"
     sheets.mkdir(parents=True, exist_ok=True)
-    lines = ["## Upscaling\n", *upscaling.report(arguments.folder, arguments.rendered, sheets)]
-    lines += ["## Remove background\n", *cutouts.report(arguments.folder, arguments.rendered, sheets)]
-    (arguments.out / "report.md").write_text("\n".join(lines) + "\n")
-    print("\n".join(lines))
+    parts = {"upscale": upscaling.report, "remove-bg": cutouts.report}
+    for part in arguments.part or parts:
+        lines = parts[part](arguments.folder, arguments.rendered, sheets)
+        (arguments.out / f"{part}.md").write_text("\n".join(lines) + "\n")
+        print("\n".join(lines), flush=True)
 
 
 if __name__ == "__main__":

@@ -20,8 +20,6 @@ import torch
 
 from . import data, network
 
-FONTS = pathlib.Path("/usr/share/fonts/truetype")
-
 
 def charbonnier(difference):
     return (difference.square() + 1e-6).sqrt().mean()
@@ -50,10 +48,10 @@ def validate(model, pairs, border):
     return sum(scores[0::2]) / len(pairs), sum(scores[1::2]) / len(pairs)
 
 
-def rate(step, arguments):
-    """Warm-up, then a cosine down to a hundredth."""
-    warm = min(1, (step + 1) / 200)
-    return arguments.rate * warm * (0.01 + 0.99 * (1 + math.cos(math.pi * step / arguments.steps)) / 2)
+def rate(step, steps, top):
+    """Warm-up, then a cosine down to a hundredth; steps is 0 while it is not known."""
+    share = step / steps if steps else 0
+    return top * min(1, (step + 1) / 200) * (0.01 + 0.99 * (1 + math.cos(math.pi * share)) / 2)
 
 
 def parse():
@@ -62,7 +60,9 @@ def parse():
     parser.add_argument("--out", type=pathlib.Path, required=True)
     parser.add_argument("--scale", type=int, choices=(2, 4), required=True)
     parser.add_argument("--size", choices=("fast", "standard"), default="standard")
-    parser.add_argument("--steps", type=int, required=True)
+    length = parser.add_mutually_exclusive_group(required=True)
+    length.add_argument("--steps", type=int, default=0)
+    length.add_argument("--seconds", type=float, help="instead of steps: as many as fit, by the speed of the first 300")
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--patch", type=int, default=48, help="side of the small pictures")
     parser.add_argument("--rate", type=float, default=8e-4)
@@ -73,6 +73,7 @@ def parse():
     parser.add_argument("--every", type=float, default=60, help="seconds between checkpoints")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--threads", type=int, default=0)
+    parser.add_argument("--fonts", type=pathlib.Path, default=pathlib.Path("/usr/share/fonts/truetype"))
     parser.add_argument("--limit", type=int, help="number of photographs, for a trial")
     return parser.parse_args()
 
@@ -88,7 +89,7 @@ def main():
     device = torch.device(arguments.device)
     arguments.out.mkdir(parents=True, exist_ok=True)
 
-    fonts = sorted(FONTS.rglob("*.ttf"))
+    fonts = sorted(arguments.fonts.rglob("*.ttf"))
     copyleft = not arguments.without_copyleft
     pool, odds = data.tiles(
         arguments.bundle, ("train", "upscale"), copyleft, fonts, 40 if fonts else 0, arguments.seed, arguments.limit
@@ -112,33 +113,34 @@ def main():
     model = model.to(device, memory_format=torch.channels_last)
     average = copy.deepcopy(model)
     optimizer = torch.optim.Adam(model.parameters(), arguments.rate, betas=(0.9, 0.99))
-    step, spent = 0, 0.0
+    step, spent, steps = 0, 0.0, arguments.steps
     checkpoint = arguments.out / "checkpoint.pt"
     if checkpoint.exists():
         state = torch.load(checkpoint, map_location=device, weights_only=True)
         model.load_state_dict(state["model"])
         average.load_state_dict(state["average"])
         optimizer.load_state_dict(state["optimizer"])
-        step, spent = state["step"], state["seconds"]
+        step, spent, steps = state["step"], state["seconds"], arguments.steps or state["steps"]
         print("resumed at step", step, flush=True)
     print(f"{network.cost(model) / 1000:.1f} kMAC per input pixel, margin {model.margin}", flush=True)
 
     def save():
         torch.save({
             "model": model.state_dict(), "average": average.state_dict(), "optimizer": optimizer.state_dict(),
-            "step": step, "seconds": spent + time.monotonic() - begun, "size": arguments.size, "scale": arguments.scale,
+            "step": step, "steps": steps, "seconds": spent + time.monotonic() - begun, "size": arguments.size, "scale": arguments.scale,
         }, checkpoint)
 
-    begun = last = time.monotonic()
+    first, begun = step, time.monotonic()
+    last = begun
     edge = slice(2 * arguments.scale, -2 * arguments.scale)
     total = 0.0
     counted = 0
-    while step < arguments.steps and time.monotonic() - started < arguments.stop_after:
+    while (step < steps or not steps) and time.monotonic() - started < arguments.stop_after:
         small, large = data.batch(
             pool, odds, arguments.scale, arguments.patch, arguments.batch, [arguments.seed, step], device
         )
         for group in optimizer.param_groups:
-            group["lr"] = rate(step, arguments)
+            group["lr"] = rate(step, steps, arguments.rate)
         small = small.contiguous(memory_format=torch.channels_last)
         loss = charbonnier((model(small) - large)[..., edge, edge])
         optimizer.zero_grad(set_to_none=True)
@@ -146,12 +148,20 @@ def main():
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         step += 1
+        if not steps and step - first == 100:
+            float(loss)  # waits for the device
+            hundredth = time.monotonic()
+        if not steps and step - first == 300:
+            float(loss)
+            left = arguments.seconds - spent - (time.monotonic() - begun)
+            steps = step + int(left * 200 / (time.monotonic() - hundredth))
+            print(f"{200 / (time.monotonic() - hundredth):.1f} steps a second: {steps} steps", flush=True)
         keep = min(0.999, (step + 1) / (step + 10))
         with torch.no_grad():
             torch._foreach_lerp_(list(average.parameters()), list(model.parameters()), 1 - keep)
         total += loss.detach()
         counted += 1
-        if time.monotonic() - last > arguments.every or step == arguments.steps:
+        if time.monotonic() - last > arguments.every or step == steps:
             ours, bicubic = validate(average, pairs, 2 * arguments.scale)
             seconds = spent + time.monotonic() - begun
             row = [step, f"{seconds:.0f}", f"{float(total) / counted:.5f}", f"{ours:.3f}", f"{bicubic:.3f}"]
@@ -161,7 +171,7 @@ def main():
             save()
             total, counted, last = 0.0, 0, time.monotonic()
     save()
-    print("stopped at step", step, "of", arguments.steps, flush=True)
+    print("stopped at step", step, "of", steps, flush=True)
 
 
 if __name__ == "__main__":
