@@ -103,10 +103,16 @@ func killOne(of func(*stack) []*node) injection {
 	}
 }
 
-// terminateOne asks a process to stop, as an orchestrator does. It must stop
-// within the time that it gives its pictures and its clients.
+// terminateOne asks a process to stop, as an orchestrator does: not before all
+// of its kind take work. It must stop within the time that it gives its pictures
+// and its clients.
 func terminateOne(of func(*stack) []*node) injection {
-	return func(_ context.Context, k *stack, b *book, r *rand.Rand) error {
+	return func(ctx context.Context, k *stack, b *book, r *rand.Rand) error {
+		for _, n := range of(k) {
+			if !n.ready(ctx, time.Minute) {
+				return fmt.Errorf("%s is not ready", n.name)
+			}
+		}
 		n := of(k)[r.IntN(len(of(k)))]
 		if !n.terminate(time.Minute) {
 			b.problem("%s did not stop within a minute of SIGTERM", n.name)

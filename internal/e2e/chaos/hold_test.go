@@ -21,8 +21,8 @@ const (
 	admitting  = "from admit("
 	claiming   = "fence = fence + 1"
 	completing = "set state = 'completed'"
-	reading    = "finished_at from jobs where id = any"
-	rereading  = "select id from jobs where id = any"
+	reading    = "from jobs where id = any"
+	rereading  = "select id from jobs where id = any" // is cut before it is taken for reading
 )
 
 // hold stops the first exchange with a statement until it is let go. Later ones
