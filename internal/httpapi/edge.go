@@ -35,10 +35,12 @@ type exchange struct {
 	decoded *http.Request // the copy that ogen works on
 	body    *body         // nil when the request has none
 	writer  *writer
-	account int64        // 0 until the key was checked
-	job     job.ID       // "" until one is made or named
-	refusal *fault.Error // what the answer says, for the log
-	held    *held        // set by a handler whose answer has to wait: see hold.go
+	conn    *http.ResponseController
+	allowed time.Duration // for the answer to reach the client, from its header on
+	account int64         // 0 until the key was checked
+	job     job.ID        // "" until one is made or named
+	refusal *fault.Error  // what the answer says, for the log
+	held    *held         // set by a handler whose answer has to wait: see hold.go
 }
 
 type exchangeKey struct{}
@@ -65,8 +67,9 @@ func (x *exchange) bodyIsEmpty() bool {
 
 // ServeHTTP is http.Handler.
 func (a *API) ServeHTTP(out http.ResponseWriter, inbound *http.Request) {
-	x := &exchange{began: time.Now(), inbound: inbound}
+	x := &exchange{began: time.Now(), inbound: inbound, conn: http.NewResponseController(out), allowed: a.config.AnswerTime}
 	x.writer = &writer{ResponseWriter: out, x: x}
+	_ = x.conn.SetWriteDeadline(time.Time{}) // that of the last answer on this connection
 	if h := takeHeld(inbound.Context()); h != nil {
 		x.id, x.began, x.account, x.job = h.request, h.began, h.account, h.id
 		defer h.done()
@@ -212,6 +215,8 @@ func (w *writer) WriteHeader(status int) {
 		if status >= 400 && w.x.body != nil {
 			w.x.body.drain()
 		}
+		// A client that does not read must not hold the connection for ever.
+		_ = w.x.conn.SetWriteDeadline(time.Now().Add(w.x.allowed))
 		h := w.Header()
 		h.Set("X-Request-Id", w.x.id)
 		h.Set("Access-Control-Allow-Origin", "*")

@@ -41,6 +41,7 @@ type Config struct {
 	ResultTTL  time.Duration // how long a result is kept
 	KeyCache   time.Duration // how long a key is trusted without a look-up; at most, and by default, 60 s
 	JSONMemory int64         // bytes of memory that JSON bodies may take together; 512 MiB by default
+	AnswerTime time.Duration // for an answer that is no result to reach its client; 30 s by default
 
 	// Trace, when set, names the trace that a request belongs to as the header
 	// Traceparent does, "" for none.
@@ -76,6 +77,9 @@ type API struct {
 func New(c Config, db *postgres.DB, in *intake.Intake, ad *admission.Admission, waits *wait.Hub, store *blob.Store, log *slog.Logger) (*API, error) {
 	if c.KeyCache == 0 {
 		c.KeyCache = maxKeyCache
+	}
+	if c.AnswerTime == 0 {
+		c.AnswerTime = headStart
 	}
 	if c.Trace == nil {
 		c.Trace = func(context.Context) string { return "" }

@@ -67,11 +67,7 @@ func expired() *fault.Error {
 // refusals into the API's.
 func (a *API) sendResult(ctx context.Context, w http.ResponseWriter, j job.Job, object *blob.Object, attach bool) error {
 	x := exchangeOf(ctx)
-	conn := http.NewResponseController(x.writer)
-	_ = conn.SetWriteDeadline(time.Now().Add(headStart + time.Duration(j.ResultSize)*time.Second/leastSpeed))
-	// net/http leaves it set for the next request on this connection, whose
-	// answer may be held longer.
-	defer func() { _ = conn.SetWriteDeadline(time.Time{}) }()
+	x.allowed = headStart + time.Duration(j.ResultSize)*time.Second/leastSpeed
 	h := w.Header()
 	h.Set("Content-Type", j.ResultType)
 	h.Set("ETag", `"`+string(j.ID)+"."+strconv.FormatInt(j.Fence, 10)+`"`)

@@ -5,15 +5,18 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"pictor/internal/apikey"
+	"pictor/internal/httpapi"
 	"pictor/internal/job"
 )
 
@@ -181,5 +184,22 @@ func TestCreate_says_that_the_body_broke_off(t *testing.T) {
 			must(t, err)
 			reply{t, in.StatusCode, in.Header, body}.refused(http.StatusBadRequest, "bad_request")
 		})
+	}
+}
+
+// A client that sends requests and never reads an answer is cut off: it would
+// hold its connection, and what serves that, for as long as it likes.
+func TestServer_cuts_off_a_client_that_does_not_read(t *testing.T) {
+	t.Parallel()
+	s := start(t, func(c *httpapi.Config) { c.AnswerTime = 100 * time.Millisecond })
+	l := s.line()
+	must(t, l.Conn.(*net.TCPConn).SetReadBuffer(1<<12))
+	requests := strings.Repeat("GET /api/v1/openapi.json HTTP/1.1\r\nHost: x\r\n\r\n", 100)
+	var err error
+	for err == nil {
+		_, err = io.WriteString(l, requests)
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("it still sends: %v", err)
 	}
 }
