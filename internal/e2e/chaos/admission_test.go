@@ -56,7 +56,9 @@ func admission(id job.ID, a *account) postgres.Admission {
 }
 
 // Many clients of one account at the same instant get as many jobs as the
-// account may have, or can pay, and not one more.
+// account may have, or can pay, and not one more. The first admissions wait for
+// each other on their way to the database: on a busy machine they would come
+// one after the other, and prove nothing.
 func TestLimits_hold_against_many_clients(t *testing.T) {
 	t.Parallel()
 	const clients = 64
@@ -73,6 +75,24 @@ func TestLimits_hold_against_many_clients(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l, a := k.client(t, c.balance)
+			const abreast = 10
+			var arrived atomic.Int64
+			together := make(chan struct{})
+			for _, n := range k.serves {
+				n.database.set(rules{before: func(ctx context.Context, s string) error {
+					if !strings.Contains(s, admitting) {
+						return nil
+					}
+					if arrived.Add(1) == abreast {
+						close(together)
+					}
+					select {
+					case <-together:
+					case <-ctx.Done():
+					}
+					return nil
+				}})
+			}
 			begin := make(chan struct{})
 			var all sync.WaitGroup
 			for i := range clients {

@@ -178,7 +178,7 @@ func (k *stack) begin(t testing.TB, nodes ...*node) {
 		}
 	}
 	for _, n := range nodes {
-		if !n.ready(t.Context(), time.Minute) {
+		if !n.ready(t.Context(), 3*time.Minute) {
 			t.Fatalf("%s does not get ready:\n%s", n.name, n.last(20))
 		}
 	}
