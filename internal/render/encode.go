@@ -1,6 +1,7 @@
 package render
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -42,8 +43,9 @@ func outputType(input string, w, h int, alpha bool) string {
 // encoder takes the rows of a result and writes it in its type.
 type encoder interface {
 	WriteRows(pix []byte) error
-	Close() error // completes the result
-	discard()     // frees what the encoder holds, after Close or instead of it
+	// Close completes the result, and reports how many percent of that is done.
+	Close(ctx context.Context, progress func(percent int)) error
+	discard() // frees what the encoder holds, after Close or instead of it
 }
 
 func (r *Renderer) encoder(result Result, bands int, lossless bool, out io.Writer) (encoder, error) {
@@ -59,6 +61,8 @@ func (r *Renderer) encoder(result Result, bands int, lossless bool, out io.Write
 }
 
 type pngEncoder struct{ *vips.PNGWriter }
+
+func (e pngEncoder) Close(context.Context, func(percent int)) error { return e.PNGWriter.Close() }
 
 func (pngEncoder) discard() {}
 
@@ -78,7 +82,7 @@ func (e *fileEncoder) WriteRows(pix []byte) error {
 	return err
 }
 
-func (e *fileEncoder) Close() error {
+func (e *fileEncoder) Close(ctx context.Context, progress func(percent int)) error {
 	encoded, err := unnamedFile(e.dir)
 	if err != nil {
 		return fmt.Errorf("open a file for the encoded picture: %w", err)
@@ -86,9 +90,9 @@ func (e *fileEncoder) Close() error {
 	defer encoded.Close()
 	raw := vips.RawFile{Path: path(e.raw), Width: e.result.Width, Height: e.result.Height, Bands: e.bands}
 	if e.result.Type == job.JPEG {
-		err = vips.EncodeJPEG(raw, path(encoded), jpegQuality)
+		err = vips.EncodeJPEG(ctx, raw, path(encoded), jpegQuality, progress)
 	} else {
-		err = vips.EncodeWebP(raw, path(encoded), vips.WebP{Quality: webpQuality, Effort: webpEffort, Lossless: e.lossless})
+		err = vips.EncodeWebP(ctx, raw, path(encoded), vips.WebP{Quality: webpQuality, Effort: webpEffort, Lossless: e.lossless}, progress)
 	}
 	if err != nil {
 		return err

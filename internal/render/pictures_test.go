@@ -136,7 +136,7 @@ func asWebP(t testing.TB, p *vips.Picture) []byte {
 		t.Fatal(err)
 	}
 	file := vips.RawFile{Path: raw, Width: p.Width, Height: p.Height, Bands: p.Bands}
-	if err := vips.EncodeWebP(file, out, vips.WebP{Lossless: true}); err != nil {
+	if err := vips.EncodeWebP(t.Context(), file, out, vips.WebP{Lossless: true}, nil); err != nil {
 		t.Fatal(err)
 	}
 	b, err := os.ReadFile(out)

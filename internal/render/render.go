@@ -175,7 +175,7 @@ func decode(ctx context.Context, in []byte) (*vips.Picture, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	p, err := vips.Decode(in)
+	p, err := vips.DecodeContext(ctx, in)
 	return p, failure(err)
 }
 
@@ -230,3 +230,6 @@ func (s *steps) add(n int) {
 		}
 	}
 }
+
+// finish counts all the work as done.
+func (s *steps) finish() { s.add(s.total - s.done) }

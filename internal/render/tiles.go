@@ -88,7 +88,7 @@ func (r *Renderer) strip(parent context.Context, workers []*tiler, columns, y in
 					cancel(err)
 					return
 				}
-				steps.add(1)
+				steps.add(tileSteps)
 			}
 		})
 	}

@@ -5,12 +5,13 @@ import (
 	"io"
 	"runtime/debug"
 
+	"pictor/internal/job"
 	"pictor/internal/vips"
 )
 
 // largePicture is how many bytes of pixels make it worth a garbage collection
-// to have what decoding left behind, and the file, out of memory before the
-// tiles need theirs.
+// to have what one part of the work leaves behind out of memory before the next
+// one begins.
 const largePicture = 16 << 20
 
 // upscale enlarges the picture by the model's factor, in the type it came in
@@ -27,8 +28,9 @@ func (r *Renderer) upscale(ctx context.Context, m model, in []byte, out io.Write
 	if err != nil {
 		return Result{}, err
 	}
-	if len(picture.Pix) > largePicture {
-		debug.FreeOSMemory()
+	large := len(picture.Pix) > largePicture
+	if large {
+		debug.FreeOSMemory() // the file, and what decoding left behind
 	}
 	picture = dropColour(picture)
 	bleed(picture)
@@ -43,17 +45,43 @@ func (r *Renderer) upscale(ctx context.Context, m model, in []byte, out io.Write
 
 	grid := newGrid(picture, m)
 	tiles := grid.columns * grid.rows
-	encoding := tiles/20 + 1 // what is left to encode after the last tile
-	steps.of(tiles + encoding)
+	encoding := encodingShare(result.Type, tiles)
+	steps.of((tiles+encoding)*tileSteps + 1) // the one is for the last byte
 	if err := r.enlarge(ctx, m, picture, grid, encoder, steps); err != nil {
 		return Result{}, err
 	}
 	steps.laps.begin(Encode)
-	if err := encoder.Close(); err != nil {
+	if large {
+		debug.FreeOSMemory() // the picture, the tiles and their strip
+	}
+	encoded := 0
+	err = encoder.Close(ctx, func(percent int) {
+		percent = min(percent, 99) // the last is for the result as a whole
+		steps.add((percent - encoded) * encoding * tileSteps / 100)
+		encoded = percent
+	})
+	if err != nil {
 		return Result{}, err
 	}
-	steps.add(encoding)
+	steps.finish()
 	return result, nil
+}
+
+// tileSteps is how many pieces of work a tile counts for: enough to divide
+// what is left after the last one.
+const tileSteps = 100
+
+// encodingShare is how many tiles the work of the encoder after the last tile
+// is worth.
+func encodingShare(imageType string, tiles int) int {
+	switch imageType {
+	case job.PNG: // encoded strip by strip
+		return 0
+	case job.JPEG:
+		return tiles/20 + 1
+	default:
+		return tiles/3 + 1
+	}
 }
 
 func hasAlpha(p *vips.Picture) bool { return p.Bands == 2 || p.Bands == 4 }

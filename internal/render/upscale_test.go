@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"image"
+	"image/jpeg"
 	"math"
 	"sync/atomic"
 	"testing"
@@ -210,6 +211,24 @@ func TestUpscale_stops_within_one_tile_when_cancelled(t *testing.T) {
 	}
 	if n := begun.Load(); n > 2 {
 		t.Errorf("%d tiles were begun, want at most one per thread", n)
+	}
+}
+
+// All tiles of a JPEG are done long before it is encoded. It once stood still
+// for seconds there.
+func TestUpscale_reports_progress_while_it_encodes(t *testing.T) {
+	t.Parallel()
+	r := newRenderer(t)
+	var reported []int
+	var in bytes.Buffer
+	if err := jpeg.Encode(&in, toImage(cropped(decoded(t, photo(t, "rocket.jpg")), 60, 200)), nil); err != nil { // one column of 4 tiles
+		t.Fatal(err)
+	}
+	if _, err := r.Render(t.Context(), job.Upscale4x, in.Bytes(), &bytes.Buffer{}, func(p int) { reported = append(reported, p) }); err != nil {
+		t.Fatal(err)
+	}
+	if len(reported) < 4+10 {
+		t.Errorf("4 tiles and a JPEG reported only %v", reported)
 	}
 }
 

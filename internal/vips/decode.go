@@ -5,11 +5,13 @@ import "C"
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"image/jpeg"
 	"runtime"
 	"slices"
+	"sync/atomic"
 	"unsafe"
 
 	"pictor/internal/job"
@@ -26,7 +28,12 @@ type Picture struct {
 // Decode makes pixels of a PNG, JPEG or WebP. It returns an *Error when the
 // bytes are to blame: no picture, animated, damaged, cut off, or larger than
 // job.MaxImagePixels, which is refused before any pixel is decoded.
-func Decode(b []byte) (*Picture, error) {
+func Decode(b []byte) (*Picture, error) { return DecodeContext(context.Background(), b) }
+
+// DecodeContext is Decode, and ends early with ctx's error. What libvips must
+// decode as a whole before the first line, an interlaced PNG, a progressive JPEG
+// or a WebP, it decodes to the end.
+func DecodeContext(ctx context.Context, b []byte) (*Picture, error) {
 	f, err := inspect(b)
 	if err != nil {
 		return nil, err
@@ -55,9 +62,15 @@ func Decode(b []byte) (*Picture, error) {
 		data = slices.Concat(b, []byte(jpegEnd))
 	}
 	var warned C.int
+	stop := new(int32)
+	defer context.AfterFunc(ctx, func() { atomic.StoreInt32(stop, 1) })()
 	result := C.pictor_decode(unsafe.Pointer(&data[0]), C.size_t(len(data)), loader(f.Type), C.int(f.orientation),
-		profileIntent(f.profile), light(f.profile), (*C.uchar)(&p.Pix[0]), C.int(width), C.int(height), C.int(p.Bands), &warned)
+		profileIntent(f.profile), light(f.profile), (*C.uchar)(&p.Pix[0]), C.int(width), C.int(height), C.int(p.Bands), &warned, (*C.int)(stop))
 	runtime.KeepAlive(data)
+	if err := ctx.Err(); err != nil {
+		C.vips_error_clear()
+		return nil, err
+	}
 	cause := lastError() // also after success: a warning leaves its text behind
 	if result != 0 {
 		return nil, blame(f.Type, b, cause)

@@ -2,7 +2,9 @@ package vips_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"image"
 	"image/color"
@@ -419,5 +421,27 @@ func TestDecode_of_interlaced_files(t *testing.T) {
 			}
 			samePicture(t, want, decode(t, b), allowed)
 		})
+	}
+}
+
+// A job that was taken over must not go on decoding 100 megapixels.
+func TestDecode_stops_when_cancelled(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	picture := encodeJPEG(t, noisy(600, 3000), 95)
+	decoded := make(chan error)
+	go func() {
+		_, err := vips.DecodeContext(ctx, picture)
+		decoded <- err
+	}()
+	cancel()
+	if err := <-decoded; err != nil && !errors.Is(err, context.Canceled) { // nil when it was faster
+		t.Errorf("got %v, want context.Canceled", err)
+	}
+	if _, err := vips.DecodeContext(ctx, picture); !errors.Is(err, context.Canceled) {
+		t.Errorf("began although cancelled: %v", err)
+	}
+	if _, err := vips.DecodeContext(t.Context(), picture); err != nil {
+		t.Errorf("cannot be decoded afterwards: %v", err)
 	}
 }

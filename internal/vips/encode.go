@@ -5,10 +5,13 @@ package vips
 import "C"
 
 import (
-	"encoding/binary"
+	"context"
 	"errors"
 	"fmt"
 	"os"
+	"runtime/cgo"
+	"sync"
+	"syscall"
 	"unsafe"
 )
 
@@ -19,21 +22,93 @@ type RawFile struct {
 	Bands         int
 }
 
+func (raw RawFile) size() int { return raw.Width * raw.Height * raw.Bands }
+
+// open opens the file if it has all the pixels: what is mapped beyond the end
+// of a file kills the process.
+func (raw RawFile) open() (*os.File, error) {
+	file, err := os.Open(raw.Path)
+	if err != nil {
+		return nil, err
+	}
+	info, err := file.Stat()
+	if err == nil && info.Size() < int64(raw.size()) {
+		err = fmt.Errorf("%d bytes of pixels instead of %d", info.Size(), raw.size())
+	}
+	if err != nil {
+		file.Close()
+		return nil, err
+	}
+	return file, nil
+}
+
+// watcher follows an encoder, in a thread that may be libvips's own.
+type watcher struct {
+	ctx      context.Context
+	progress func(percent int)
+
+	mu   sync.Mutex
+	last int
+}
+
+//export pictorEncoded
+func pictorEncoded(handle C.uintptr_t, percent C.int) C.int {
+	w := cgo.Handle(handle).Value().(*watcher)
+	if w.ctx.Err() != nil {
+		return 1
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if p := int(percent); p > w.last && w.progress != nil {
+		w.last = p
+		w.progress(p)
+	}
+	return 0
+}
+
+// watched runs an encoder with a watcher. progress, which may be nil, is called
+// with growing percentages.
+func watched(ctx context.Context, progress func(percent int), encode func(C.uintptr_t) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	h := cgo.NewHandle(&watcher{ctx: ctx, progress: progress})
+	defer h.Delete()
+	err := encode(C.uintptr_t(h))
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return err
+}
+
 // EncodeJPEG writes the JPEG out of a raw file without alpha. Memory does not
 // grow with the picture. Colour is kept at full resolution (4:4:4): an
 // enlarged picture halved in colour would lose what was enlarged.
-func EncodeJPEG(raw RawFile, out string, quality int) error {
+//
+// progress, which may be nil, is called with growing percentages. When ctx is
+// cancelled, the encoder stops within some lines.
+func EncodeJPEG(ctx context.Context, raw RawFile, out string, quality int, progress func(percent int)) error {
 	if raw.Bands == 2 || raw.Bands == 4 {
 		return errors.New("encode JPEG: it cannot hold alpha")
 	}
 	if err := Start(Config{}); err != nil {
 		return err
 	}
-	from, to := C.CString(raw.Path), C.CString(out)
-	defer C.free(unsafe.Pointer(from))
+	pixels, err := raw.open()
+	if err != nil {
+		return fmt.Errorf("encode JPEG: %w", err)
+	}
+	defer pixels.Close()
+	to := C.CString(out)
 	defer C.free(unsafe.Pointer(to))
-	if C.pictor_encode_jpeg(from, C.int(raw.Width), C.int(raw.Height), C.int(raw.Bands), to, C.int(quality)) != 0 {
-		return fmt.Errorf("encode JPEG: %w", lastError())
+	err = watched(ctx, progress, func(w C.uintptr_t) error {
+		if C.pictor_encode_jpeg(C.int(pixels.Fd()), C.int(raw.Width), C.int(raw.Height), C.int(raw.Bands), to, C.int(quality), w) != 0 {
+			return lastError()
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("encode JPEG: %w", err)
 	}
 	return nil
 }
@@ -50,63 +125,49 @@ type WebP struct {
 // partition on a textured photograph of 16 megapixels, after all the work.
 const minWebPEffort = 2
 
-// EncodeWebP writes the WebP out of a raw file. It needs about 5 bytes of
-// memory per pixel. Sides above 16383 fail, and so may pictures of more than
-// 100 megapixels.
-func EncodeWebP(raw RawFile, out string, as WebP) error {
-	if err := Start(Config{}); err != nil {
-		return err
-	}
-	from, to := C.CString(raw.Path), C.CString(out)
-	defer C.free(unsafe.Pointer(from))
-	defer C.free(unsafe.Pointer(to))
-	lossless := C.int(1)
-	if !as.Lossless {
-		lossless = 0
-		as.Effort = max(as.Effort, minWebPEffort)
-	}
-	if C.pictor_encode_webp(from, C.int(raw.Width), C.int(raw.Height), C.int(raw.Bands), to, C.int(as.Quality), lossless, C.int(as.Effort)) != 0 {
-		return fmt.Errorf("encode WebP: %w", lastError())
-	}
-	if err := stripWebP(out); err != nil {
+// EncodeWebP writes the WebP out of a raw file. Besides the file, which need not
+// stay in memory, it needs 2 bytes of memory per pixel, 4 without loss and 3 or
+// 4 more for a grey picture. Sides above 16383 fail, and so may pictures of more
+// than 100 megapixels. ctx and progress are as for EncodeJPEG.
+func EncodeWebP(ctx context.Context, raw RawFile, out string, as WebP, progress func(percent int)) error {
+	if err := encodeWebP(ctx, raw, out, as, progress); err != nil {
 		return fmt.Errorf("encode WebP: %w", err)
 	}
 	return nil
 }
 
-// stripWebP takes the metadata off the end of a WebP file. libvips 8.14 writes
-// EXIF there, resolution and all, although it was told to strip.
-func stripWebP(path string) error {
-	file, err := os.OpenFile(path, os.O_RDWR, 0)
+func encodeWebP(ctx context.Context, raw RawFile, out string, as WebP, progress func(percent int)) error {
+	const side = 16383
+	if raw.Width < 1 || raw.Height < 1 || raw.Width > side || raw.Height > side || raw.Bands < 1 || raw.Bands > 4 {
+		return fmt.Errorf("no WebP has %d x %d pixels of %d bands", raw.Width, raw.Height, raw.Bands)
+	}
+	from, err := raw.open()
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	pixels, err := syscall.Mmap(int(from.Fd()), 0, raw.size(), syscall.PROT_READ, syscall.MAP_SHARED)
+	if err != nil {
+		return fmt.Errorf("map the pixels: %w", err)
+	}
+	defer syscall.Munmap(pixels)
+	file, err := os.OpenFile(out, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}
 	defer file.Close()
-	const extended, imageEXIFandXMP = 12, 0x0c // where VP8X begins; its flags
-	head := make([]byte, extended+9)
-	if _, err := file.ReadAt(head, 0); err != nil || string(head[extended:extended+4]) != "VP8X" {
-		return err
+	lossless := C.int(1)
+	if !as.Lossless {
+		lossless = 0
+		as.Effort = max(as.Effort, minWebPEffort)
 	}
-	end := int64(binary.LittleEndian.Uint32(head[4:])) + 8
-	for at := int64(extended); at < end; {
-		var chunk [8]byte
-		if _, err := file.ReadAt(chunk[:], at); err != nil {
-			return err
+	err = watched(ctx, progress, func(w C.uintptr_t) error {
+		code := C.pictor_encode_webp(unsafe.Pointer(&pixels[0]), C.int(raw.Width), C.int(raw.Height), C.int(raw.Bands),
+			C.int(file.Fd()), C.int(as.Quality), lossless, C.int(as.Effort), w)
+		if code != 0 {
+			return fmt.Errorf("libwebp's error %d", code)
 		}
-		if kind := string(chunk[:4]); kind == "EXIF" || kind == "XMP " {
-			end = at
-			break
-		}
-		size := int64(binary.LittleEndian.Uint32(chunk[4:]))
-		at += 8 + size + size&1
-	}
-	binary.LittleEndian.PutUint32(head[4:], uint32(end-8))
-	head[extended+8] &^= imageEXIFandXMP
-	if _, err := file.WriteAt(head, 0); err != nil {
-		return err
-	}
-	if err := file.Truncate(end); err != nil {
-		return err
-	}
-	return file.Close()
+		return nil
+	})
+	return errors.Join(err, file.Close())
 }

@@ -2,6 +2,8 @@ package vips_test
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"image/jpeg"
 	"math/rand/v2"
@@ -20,7 +22,7 @@ import (
 func encodeJPEG(t testing.TB, p *vips.Picture, quality int) []byte {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "out.jpg")
-	if err := vips.EncodeJPEG(rawFile(t, p), out, quality); err != nil {
+	if err := vips.EncodeJPEG(t.Context(), rawFile(t, p), out, quality, nil); err != nil {
 		t.Fatal(err)
 	}
 	return readFile(t, out)
@@ -29,7 +31,7 @@ func encodeJPEG(t testing.TB, p *vips.Picture, quality int) []byte {
 func encodeWebP(t testing.TB, p *vips.Picture, as vips.WebP) []byte {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "out.webp")
-	if err := vips.EncodeWebP(rawFile(t, p), out, as); err != nil {
+	if err := vips.EncodeWebP(t.Context(), rawFile(t, p), out, as, nil); err != nil {
 		t.Fatal(err)
 	}
 	return readFile(t, out)
@@ -175,17 +177,79 @@ func TestEncoders_say_what_they_cannot_do(t *testing.T) {
 	short.Height++
 	out := filepath.Join(t.TempDir(), "out")
 	for name, err := range map[string]error{
-		"JPEG with alpha":       vips.EncodeJPEG(alpha, out, 90),
-		"JPEG of nothing":       vips.EncodeJPEG(missing, out, 90),
-		"JPEG of too little":    vips.EncodeJPEG(short, out, 90),
-		"JPEG into nothing":     vips.EncodeJPEG(raw, filepath.Join(out, "no", "folder"), 90),
-		"WebP of nothing":       vips.EncodeWebP(missing, out, vips.WebP{}),
-		"WebP of too little":    vips.EncodeWebP(short, out, vips.WebP{}),
-		"WebP that is too wide": vips.EncodeWebP(wide, out, vips.WebP{}),
-		"WebP into nothing":     vips.EncodeWebP(raw, filepath.Join(out, "no", "folder"), vips.WebP{}),
+		"JPEG with alpha":       vips.EncodeJPEG(t.Context(), alpha, out, 90, nil),
+		"JPEG of nothing":       vips.EncodeJPEG(t.Context(), missing, out, 90, nil),
+		"JPEG of too little":    vips.EncodeJPEG(t.Context(), short, out, 90, nil),
+		"JPEG into nothing":     vips.EncodeJPEG(t.Context(), raw, filepath.Join(out, "no", "folder"), 90, nil),
+		"WebP of nothing":       vips.EncodeWebP(t.Context(), missing, out, vips.WebP{}, nil),
+		"WebP of too little":    vips.EncodeWebP(t.Context(), short, out, vips.WebP{}, nil),
+		"WebP that is too wide": vips.EncodeWebP(t.Context(), wide, out, vips.WebP{}, nil),
+		"WebP into nothing":     vips.EncodeWebP(t.Context(), raw, filepath.Join(out, "no", "folder"), vips.WebP{}, nil),
 	} {
 		if err == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}
+}
+
+// The encoders work for seconds after the last pixel is known. They once said
+// nothing in that time, and could not be stopped.
+func TestEncode_reports_growing_progress(t *testing.T) {
+	t.Parallel()
+	raw, out := rawFile(t, noisy(500, 2000)), filepath.Join(t.TempDir(), "out")
+	for name, encode := range map[string]func(func(int)) error{
+		"JPEG": func(progress func(int)) error { return vips.EncodeJPEG(t.Context(), raw, out+".jpg", 90, progress) },
+		"WebP": func(progress func(int)) error {
+			return vips.EncodeWebP(t.Context(), raw, out+".webp", vips.WebP{Quality: 80}, progress)
+		},
+	} {
+		reported := []int{0}
+		err := encode(func(percent int) {
+			if last := reported[len(reported)-1]; percent <= last || percent > 100 {
+				t.Errorf("%s: %d %% after %d %%", name, percent, last)
+			}
+			reported = append(reported, percent)
+		})
+		if err != nil || len(reported) < 10 {
+			t.Errorf("%s: reported %v, and %v", name, reported, err)
+		}
+	}
+}
+
+func TestEncode_stops_when_cancelled(t *testing.T) {
+	t.Parallel()
+	raw, out := rawFile(t, noisy(500, 2000)), filepath.Join(t.TempDir(), "out")
+	for name, encode := range map[string]func(context.Context, func(int)) error{
+		"JPEG": func(ctx context.Context, progress func(int)) error {
+			return vips.EncodeJPEG(ctx, raw, out+".jpg", 90, progress)
+		},
+		"WebP": func(ctx context.Context, progress func(int)) error {
+			return vips.EncodeWebP(ctx, raw, out+".webp", vips.WebP{Quality: 80}, progress)
+		},
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		last := 0
+		err := encode(ctx, func(percent int) {
+			last = percent
+			if percent >= 10 {
+				cancel()
+			}
+		})
+		if !errors.Is(err, context.Canceled) || last > 50 {
+			t.Errorf("%s: went on to %d %% and %v", name, last, err)
+		}
+		if err := encode(ctx, nil); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: began although cancelled: %v", name, err)
+		}
+	}
+}
+
+// noisy is a picture that does not compress.
+func noisy(w, h int) *vips.Picture {
+	p := &vips.Picture{Width: w, Height: h, Bands: 3, Pix: make([]byte, 3*w*h)}
+	r := rand.New(rand.NewPCG(1, 2))
+	for i := range p.Pix {
+		p.Pix[i] = byte(r.Uint32())
+	}
+	return p
 }

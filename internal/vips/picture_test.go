@@ -125,7 +125,7 @@ func asJPEG(t testing.TB, m image.Image) []byte {
 func asWebP(t testing.TB, p *vips.Picture) []byte {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "out.webp")
-	if err := vips.EncodeWebP(rawFile(t, p), out, vips.WebP{Lossless: true, Quality: 100}); err != nil {
+	if err := vips.EncodeWebP(t.Context(), rawFile(t, p), out, vips.WebP{Lossless: true, Quality: 100}, nil); err != nil {
 		t.Fatal(err)
 	}
 	b, err := os.ReadFile(out)

@@ -1,15 +1,14 @@
 #include "pixels.h"
 
+#include <errno.h>
 #include <string.h>
+#include <unistd.h>
 #ifdef __GLIBC__
 #include <malloc.h>
 #endif
 
-// The classes of loader that bytes from outside may reach. Raw is never found
-// by looking at bytes: it serves only the encoders, which name it.
-static const char *const allowed[] = {
-	"VipsForeignLoadJpeg", "VipsForeignLoadPng", "VipsForeignLoadWebp", "VipsForeignLoadRaw",
-};
+// The classes of loader that bytes may reach.
+static const char *const allowed[] = { "VipsForeignLoadJpeg", "VipsForeignLoadPng", "VipsForeignLoadWebp" };
 
 // The warnings that libvips logged in this thread. Its error buffer is one for
 // all threads and cannot tell whose picture was odd.
@@ -197,7 +196,7 @@ place(const unsigned char *from, size_t stride, int top, int lines, layout to, u
 
 int
 pictor_decode(const void *data, size_t size, int type, int orientation, int intent, const pictor_light *light,
-	unsigned char *pixels, int width, int height, int bands, int *warned)
+	unsigned char *pixels, int width, int height, int bands, int *warned, int *stop)
 {
 	// The loaders decode 8 or 16 lines at a time, and 16 lines of the widest
 	// picture still fit a processor's cache. Strips asked for in order need no
@@ -226,7 +225,7 @@ pictor_decode(const void *data, size_t size, int type, int orientation, int inte
 		const unsigned char *from;
 		size_t stride;
 
-		if (vips_region_prepare(strip, &lines))
+		if (g_atomic_int_get(stop) || vips_region_prepare(strip, &lines))
 			goto done;
 		from = narrow(strip, shift, rows, &stride);
 		place(from, stride, y, lines.height, to, pixels, width, bands);
@@ -244,46 +243,62 @@ done:
 	return result;
 }
 
-static VipsImage *
-open_raw(const char *path, int width, int height, int bands)
-{
-	VipsImage *raw = NULL, *image = NULL;
+// pixel_file is a picture that lies in a file, row after row. The file is read
+// and not mapped: what is mapped counts as memory of this process.
+typedef struct {
+	int file;
+	uintptr_t watcher;
+} pixel_file;
 
-	if (vips_rawload(path, &raw, width, height, bands, "access", VIPS_ACCESS_SEQUENTIAL, NULL))
-		return NULL;
-	if (vips_copy(raw, &image, "interpretation", bands < 3 ? VIPS_INTERPRETATION_B_W : VIPS_INTERPRETATION_sRGB, NULL))
-		image = NULL;
-	g_object_unref(raw);
-	return image;
+static int
+read_lines(VipsRegion *to, void *seq, void *a, void *b, gboolean *stop)
+{
+	const pixel_file *from = a;
+	VipsRect *lines = &to->valid;
+	size_t pixel = VIPS_IMAGE_SIZEOF_PEL(to->im), row = VIPS_IMAGE_SIZEOF_LINE(to->im);
+
+	for (int y = lines->top; y < VIPS_RECT_BOTTOM(lines); y++) {
+		VipsPel *line = VIPS_REGION_ADDR(to, lines->left, y);
+		off_t at = (off_t) y * row + lines->left * pixel;
+
+		for (size_t left = lines->width * pixel; left > 0;) {
+			ssize_t n = pread(from->file, line, left, at);
+
+			if (n < 0 && errno == EINTR)
+				continue;
+			if (n <= 0) {
+				vips_error("pictor", "line %d cannot be read", y);
+				return -1;
+			}
+			line += n;
+			at += n;
+			left -= n;
+		}
+	}
+	if (pictorEncoded(from->watcher, (int) ((gint64) VIPS_RECT_BOTTOM(lines) * 100 / to->im->Ysize))) {
+		vips_error("pictor", "stopped");
+		return -1;
+	}
+	return 0;
 }
 
 int
-pictor_encode_jpeg(const char *raw, int width, int height, int bands, const char *out, int quality)
+pictor_encode_jpeg(int pixels, int width, int height, int bands, const char *out, int quality, uintptr_t watcher)
 {
 	// Better Huffman tables need every coefficient in memory, 6 bytes a pixel:
 	// worth it only while that is small.
 	gboolean optimize = (gint64) width * height <= 8 * 1000 * 1000;
-	VipsImage *image = open_raw(raw, width, height, bands);
+	pixel_file from = { pixels, watcher };
+	VipsImage *image = vips_image_new();
 	int result = -1;
 
-	if (image)
+	vips_image_init_fields(image, width, height, bands, VIPS_FORMAT_UCHAR, VIPS_CODING_NONE,
+		bands < 3 ? VIPS_INTERPRETATION_B_W : VIPS_INTERPRETATION_sRGB, 1, 1);
+	if (!vips_image_pipelinev(image, VIPS_DEMAND_STYLE_THINSTRIP, NULL) &&
+		!vips_image_generate(image, NULL, read_lines, NULL, &from, NULL))
 		result = vips_jpegsave(image, out, "Q", quality, "optimize_coding", optimize, "interlace", FALSE,
 			"subsample_mode", VIPS_FOREIGN_SUBSAMPLE_OFF, "strip", TRUE, NULL);
-	VIPS_UNREF(image);
-	finish();
-	return result;
-}
-
-int
-pictor_encode_webp(const char *raw, int width, int height, int bands, const char *out, int quality, int lossless, int effort)
-{
-	VipsImage *image = open_raw(raw, width, height, bands);
-	int result = -1;
-
-	if (image)
-		result = vips_webpsave(image, out, "Q", quality, "lossless", lossless, "effort", effort,
-			"alpha_q", 100, "strip", TRUE, NULL);
-	VIPS_UNREF(image);
+	g_object_unref(image);
 	finish();
 	return result;
 }

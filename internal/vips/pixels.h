@@ -4,6 +4,7 @@
 #define PICTOR_PIXELS_H
 
 #include <stddef.h>
+#include <stdint.h>
 #include <vips/vips.h>
 
 #include "colour.h"
@@ -29,11 +30,20 @@ int pictor_read_header(const void *data, size_t size, int type, pictor_header *h
 
 // pictor_decode fills pixels, which has room for exactly width * height *
 // bands, sizes as stored. warned is set when the loader found the data odd and
-// went on.
+// went on. Any other thread may set stop, after which it fails within a few
+// lines.
 int pictor_decode(const void *data, size_t size, int type, int orientation, int intent, const pictor_light *light,
-	unsigned char *pixels, int width, int height, int bands, int *warned);
+	unsigned char *pixels, int width, int height, int bands, int *warned, int *stop);
 
-int pictor_encode_jpeg(const char *raw, int width, int height, int bands, const char *out, int quality);
-int pictor_encode_webp(const char *raw, int width, int height, int bands, const char *out, int quality, int lossless, int effort);
+// The encoders call pictorEncoded, which is Go, with watcher and how many
+// percent are done, and fail when it returns anything but 0.
+extern int pictorEncoded(uintptr_t watcher, int percent);
+
+// pictor_encode_jpeg reads a file of pixels, row after row, by its descriptor.
+int pictor_encode_jpeg(int pixels, int width, int height, int bands, const char *out, int quality, uintptr_t watcher);
+
+// pictor_encode_webp returns 0 or libwebp's number for what went wrong.
+int pictor_encode_webp(const void *pixels, int width, int height, int bands, int file, int quality, int lossless, int effort,
+	uintptr_t watcher);
 
 #endif

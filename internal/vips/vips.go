@@ -10,7 +10,7 @@
 package vips
 
 /*
-#cgo pkg-config: vips
+#cgo pkg-config: vips libwebp
 #cgo CFLAGS: -Wall
 #cgo LDFLAGS: -lm
 #include "pixels.h"
