@@ -107,6 +107,13 @@ func (b *book) admission(status int) {
 	b.row.admissions = append(b.row.admissions, admissionAnswer{time.Now(), status})
 }
 
+// leaves says whether a server was asked to stop.
+func (b *book) leaves(base string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.row.away == base
+}
+
 // refusal notes that a server took no connection.
 func (b *book) refusal(base string) {
 	b.mu.Lock()
