@@ -192,7 +192,7 @@ func TestCharge_without_a_job_is_given_back(t *testing.T) {
 	if err := k.sql.QueryRowContext(t.Context(), `select id from jobs where account_id = $1`, a.id).Scan(&id); err != nil {
 		t.Fatal(err)
 	}
-	took := k.awaitState(t, id, job.Failed, k.orphan+10*time.Second)
+	took := k.awaitState(t, id, job.Failed, k.orphan+15*time.Second)
 	t.Logf("the charge was given back after %s", took.Round(time.Millisecond))
 	k.close(t, l)
 }

@@ -21,7 +21,7 @@ func TestJobs_outlive_a_queue_that_lost_its_store(t *testing.T) {
 	}
 	k.begin(t, k.workers[0])
 	for _, id := range ids {
-		k.awaitState(t, id, job.Completed, k.lost+15*time.Second)
+		k.awaitState(t, id, job.Completed, k.lost+45*time.Second)
 	}
 	k.close(t, l)
 }

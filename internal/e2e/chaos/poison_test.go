@@ -80,14 +80,18 @@ func TestPicture_that_kills_its_workers_takes_no_other_with_it(t *testing.T) {
 		<-ctx.Done()
 		return errCut
 	}})
-	k.begin(t, w)
-	for deadline := time.After(2 * time.Minute); !k.job(t, bad).State.Final(); {
+	if err := w.start(); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.After(3 * time.Minute); !k.job(t, bad).State.Final(); {
 		select {
-		case <-w.ended():
-			k.begin(t, w)
+		case <-w.ended(): // perhaps before it said that it is ready
+			if err := w.start(); err != nil {
+				t.Fatal(err)
+			}
 		case <-time.After(20 * time.Millisecond):
 		case <-deadline:
-			t.Fatal("the picture is not given up within two minutes")
+			t.Fatal("the picture is not given up within three minutes")
 		}
 	}
 	k.awaitState(t, bad, job.Failed, time.Minute)

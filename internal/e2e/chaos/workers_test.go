@@ -83,7 +83,7 @@ func TestMessage_outlives_a_worker_that_died_before_the_commit(t *testing.T) {
 	k.serves[0].kill()
 	k.workers[0].kill()
 	k.begin(t, k.workers[1])
-	took := k.awaitState(t, id, job.Completed, k.lease+k.ackWait+15*time.Second)
+	took := k.awaitState(t, id, job.Completed, k.lease+k.ackWait+time.Minute)
 	t.Logf("the next worker had it after %s", took.Round(time.Millisecond))
 	k.begin(t, k.serves[0])
 	k.close(t, l)
@@ -107,9 +107,11 @@ func TestPicture_that_kills_its_workers_is_given_up(t *testing.T) {
 	id := l.ask(t, a)
 	for range job.MaxClaims {
 		await(t, "the worker dies of the picture", w.ended())
-		k.begin(t, w)
+		if err := w.start(); err != nil { // it may die again before it says that it is ready
+			t.Fatal(err)
+		}
 	}
-	k.awaitState(t, id, job.Failed, k.lease+k.ackWait+15*time.Second)
+	k.awaitState(t, id, job.Failed, k.lease+k.ackWait+time.Minute)
 	if j := k.job(t, id); j.Fence != job.MaxClaims {
 		t.Errorf("the picture was given up after %d claims, want %d", j.Fence, job.MaxClaims)
 	}
