@@ -91,6 +91,7 @@ def picture(cache, source):
         image = Image.fromarray(pixels)
     else:
         image = Image.open(io.BytesIO(content)).convert("RGB")
+        image.info.clear()  # a colour profile would travel into what is saved, and the worker would apply it
     if source.shrink == 1:
         return image
     size = (int(image.width / source.shrink), int(image.height / source.shrink))

@@ -96,20 +96,19 @@ def prepare(cache, folder):
         mask.save(masks / f"photo-{name}.png")
 
 
-def grabcut(rgb, shrink):
+def grabcut(rgb):
     """OpenCV's GrabCut from a rectangle 5 % inside the border, 5 iterations.
 
-    It takes minutes on noisy pictures: those are shrunk for it.
+    It works on a quarter of the pixels: on noisy pictures it takes minutes.
     """
     full = rgb.shape[1::-1]
-    if shrink > 1:
-        rgb = cv2.resize(rgb, (full[0] // shrink, full[1] // shrink), interpolation=cv2.INTER_AREA)
-    height, width = rgb.shape[:2]
+    small = cv2.resize(rgb, (full[0] // 2, full[1] // 2), interpolation=cv2.INTER_AREA)
+    height, width = small.shape[:2]
     marks = np.zeros((height, width), np.uint8)
     box = (int(width * 0.05), int(height * 0.05), int(width * 0.9), int(height * 0.9))
     cv2.setRNGSeed(1)
     models = np.zeros((1, 65)), np.zeros((1, 65))
-    cv2.grabCut(np.ascontiguousarray(rgb[..., ::-1]), marks, box, *models, 5, cv2.GC_INIT_WITH_RECT)
+    cv2.grabCut(np.ascontiguousarray(small[..., ::-1]), marks, box, *models, 5, cv2.GC_INIT_WITH_RECT)
     found = ((marks == cv2.GC_FGD) | (marks == cv2.GC_PR_FGD)).astype(np.float32)
     return cv2.resize(found, full, interpolation=cv2.INTER_LINEAR)
 
@@ -136,7 +135,7 @@ def report(folder, rendered, sheets):
         decided = mask != 128 if kind == "photo" else np.ones(mask.shape, bool)
         truth = mask / 255.0
         ours.setdefault(kind, {})[file.stem] = measures.cutout(result[..., 3] / 255.0, truth, decided)
-        classic.setdefault(kind, {})[file.stem] = measures.cutout(grabcut(rgb, 1 if kind == "photo" else 2), truth, decided)
+        classic.setdefault(kind, {})[file.stem] = measures.cutout(grabcut(rgb), truth, decided)
         sheet(rgb, result, mask, sheets / f"remove-bg.{file.stem}.png")
 
     lines = ["| pictures | method | IoU [95 %] | MAE [95 %] | boundary F [95 %] | least IoU |", "|---|---|---|---|---|---|"]
