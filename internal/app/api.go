@@ -178,6 +178,9 @@ func (a *API) leave() {
 // is answered with the job as it is now, and running requests end.
 func (a *API) Stop() {
 	a.leave()
+	a.api.refuse()
+	a.host.refuse()
+	<-time.After(handover)
 	a.settle()
 	a.api.stop(a.log)
 	a.host.stop(a.log)

@@ -28,6 +28,9 @@ import (
 const (
 	// drain bounds how long an answer that is being sent holds up a stop.
 	drain = 20 * time.Second
+	// handover is the time for connections that were accepted at the last moment
+	// to be known to net/http, whose Shutdown does not wait for others.
+	handover = 200 * time.Millisecond
 	// grace bounds how long a running picture does. Those that need longer go
 	// back to the queue, and their next worker begins anew. On a laptop nobody
 	// waits that long for a Ctrl-C.
@@ -73,11 +76,14 @@ func (s *server) url() string { return "http://" + s.on.Addr().String() }
 
 // serve accepts until stop; it returns an error only when it cannot go on.
 func (s *server) serve() error {
-	if err := s.http.Serve(s.on); !errors.Is(err, http.ErrServerClosed) {
+	if err := s.http.Serve(s.on); !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
 		return fmt.Errorf("serve %s: %w", s.name, err)
 	}
 	return nil
 }
+
+// refuse takes no new connection; those that are there go on.
+func (s *server) refuse() { _ = s.on.Close() }
 
 // stop takes no new request and lets the running ones end.
 func (s *server) stop(log *slog.Logger) {
