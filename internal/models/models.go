@@ -3,7 +3,7 @@
 //
 // It knows files, sizes and checksums, where foreign files are published and
 // how they are downloaded, and nothing of engines or pictures. No file is used
-// before its checksum is verified. The README beside this file tells how the
+// before its checksum is verified. MODELS.md beside this file tells how the
 // shipped models were made and under which terms their training pictures came.
 package models
 
@@ -89,7 +89,7 @@ type Description struct {
 func Shipped() []Description {
 	const (
 		origin  = "trained from scratch for Pictor"
-		licence = "as this project; README.md of internal/models lists the terms of the training pictures"
+		licence = "as this project; MODELS.md of internal/models lists the terms of the training pictures"
 	)
 	asIs := [3]float32{1, 1, 1}
 	return []Description{
