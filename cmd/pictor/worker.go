@@ -18,6 +18,7 @@ type workerCmd struct {
 func (workerCmd) Help() string {
 	return `Examples:
   PICTOR_DATABASE_URL=postgres://pictor@db/pictor PICTOR_NATS_URL=nats://queue:4222 pictor worker
+  pictor worker --tasks remove-bg --workers 4
   pictor worker --data pictor-data        a second worker beside "pictor dev"`
 }
 

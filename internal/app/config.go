@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -82,9 +83,10 @@ type Times struct {
 
 // Pictures is the configuration of what works on pictures.
 type Pictures struct {
-	Workers int    `env:"PICTOR_WORKERS" placeholder:"one per core" help:"Jobs that one process works on at a time."`
-	Engine  string `env:"PICTOR_ENGINE" default:"auto" help:"What runs the models: auto, onnxruntime, onnxruntime-cuda or onnx-go."`
-	ORTLib  string `name:"ort-lib" env:"PICTOR_ORT_LIB" placeholder:"FILE" help:"ONNX Runtime's shared library. Empty: where \"go tool task setup\" puts it."`
+	Tasks   []string `env:"PICTOR_TASKS" placeholder:"all" help:"Tasks that a worker takes, separated by commas; it loads the models of these only. Some worker must take each of the others."`
+	Workers int      `env:"PICTOR_WORKERS" placeholder:"one per core" help:"Jobs that one process works on at a time."`
+	Engine  string   `env:"PICTOR_ENGINE" default:"auto" help:"What runs the models: auto, onnxruntime, onnxruntime-cuda or onnx-go."`
+	ORTLib  string   `name:"ort-lib" env:"PICTOR_ORT_LIB" placeholder:"FILE" help:"ONNX Runtime's shared library. Empty: where \"go tool task setup\" puts it."`
 	ModelChoice
 }
 
@@ -201,7 +203,12 @@ func (c Pictures) Mistakes() error {
 	default:
 		mistakes = append(mistakes, fmt.Errorf("PICTOR_ENGINE is %q: want %s, %s, %s or %s", c.Engine, onnx.Auto, onnx.Runtime, onnx.CUDA, onnx.Go))
 	}
-	if _, err := c.chosen(); err != nil {
+	for _, name := range c.Tasks {
+		if !slices.Contains(job.Tasks(), job.Task(name)) {
+			mistakes = append(mistakes, fmt.Errorf("PICTOR_TASKS has %q: there are %v", name, job.Tasks()))
+		}
+	}
+	if _, err := c.chosen(c.tasks()); err != nil {
 		mistakes = append(mistakes, err)
 	}
 	return errors.Join(mistakes...)
@@ -212,6 +219,14 @@ func (c Ops) Mistakes() error { return checkAddress("PICTOR_OPS_LISTEN", c.OpsLi
 
 // Mistakes names every mistake, not only the first.
 func (c Leave) Mistakes() error { return atLeast("PICTOR_STOP_NOTICE", c.StopNotice, 0) }
+
+// tasks are those that the worker takes, in the usual order.
+func (c Pictures) tasks() []job.Task {
+	if len(c.Tasks) == 0 {
+		return job.Tasks()
+	}
+	return slices.DeleteFunc(job.Tasks(), func(t job.Task) bool { return !slices.Contains(c.Tasks, string(t)) })
+}
 
 func (c Pictures) workers() int {
 	if c.Workers == 0 {

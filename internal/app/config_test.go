@@ -158,9 +158,9 @@ func TestConfig_refuses(t *testing.T) {
 			[]string{"PICTOR_BLOB_URL", "want s3://bucket"},
 		},
 		"pictures": {
-			map[string]string{"PICTOR_WORKERS": "-1", "PICTOR_ENGINE": "tensorflow", "PICTOR_REMOVE_BG_MODEL": "upscale-2x", "PICTOR_UPSCALE_4X_MODEL": "x"},
+			map[string]string{"PICTOR_WORKERS": "-1", "PICTOR_ENGINE": "tensorflow", "PICTOR_TASKS": "remove-bg,paint", "PICTOR_REMOVE_BG_MODEL": "upscale-2x", "PICTOR_UPSCALE_4X_MODEL": "x"},
 			func(c app.Config) error { return c.Pictures.Mistakes() },
-			[]string{"PICTOR_WORKERS", "PICTOR_ENGINE", "PICTOR_REMOVE_BG_MODEL", "PICTOR_UPSCALE_4X_MODEL"},
+			[]string{"PICTOR_WORKERS", "PICTOR_ENGINE", "PICTOR_TASKS", "PICTOR_REMOVE_BG_MODEL"},
 		},
 		"ops": {
 			map[string]string{"PICTOR_OPS_LISTEN": "nowhere"},

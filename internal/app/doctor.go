@@ -135,5 +135,5 @@ func lookAtEngine(ctx context.Context, c Pictures) (string, error) {
 	}
 	defer engine.Close()
 	defer renderer.Close()
-	return fmt.Sprintf("%s on %s renders a picture by %s", engine.Name(), engine.Provider(), c.inUse()), renderer.Check(ctx)
+	return fmt.Sprintf("%s on %s renders a picture by %s", engine.Name(), engine.Provider(), c.inUse(c.tasks())), renderer.Check(ctx)
 }

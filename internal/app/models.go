@@ -56,22 +56,22 @@ func (c ModelChoice) names() map[job.Task]string {
 	return map[job.Task]string{job.RemoveBG: c.RemoveBGModel, job.Upscale2x: c.Upscale2xModel, job.Upscale4x: c.Upscale4xModel}
 }
 
-// inUse names the models in the order of the tasks.
-func (c ModelChoice) inUse() string {
+// inUse names the models of the tasks in their order.
+func (c ModelChoice) inUse(tasks []job.Task) string {
 	var names []string
-	for _, t := range job.Tasks() {
+	for _, t := range tasks {
 		names = append(names, c.names()[t])
 	}
 	return strings.Join(names, ", ")
 }
 
-// chosen is the model of each task, by the configured names. The error names
-// every mistake, and a model that has to be pulled first.
-func (c ModelChoice) chosen() ([]models.Description, error) {
+// chosen is the model of each of the tasks, by the configured names. The error
+// names every mistake, and a model that has to be pulled first.
+func (c ModelChoice) chosen(tasks []job.Task) ([]models.Description, error) {
 	var chosen []models.Description
 	var mistakes []error
 	all, homeless := c.all()
-	for _, t := range job.Tasks() {
+	for _, t := range tasks {
 		setting := "PICTOR_" + strings.ToUpper(strings.ReplaceAll(string(t), "-", "_")) + "_MODEL"
 		name := c.names()[t]
 		var names []string

@@ -100,7 +100,7 @@ func NewWorker(ctx context.Context, c WorkerConfig, stores Stores, log *slog.Log
 		patience = devGrace
 	}
 	w.worker = work.New(work.Config{
-		Name: name, Tasks: job.Tasks(), Slots: c.workers(), Dir: c.TempDir,
+		Name: name, Tasks: c.tasks(), Slots: c.workers(), Dir: c.TempDir,
 		Lease: lease, Beat: beat, Grace: patience, Stage: stage,
 		Claimed: func(ctx context.Context, j job.Job, m bus.Message) context.Context {
 			w.metrics.claimed(j)
@@ -114,11 +114,12 @@ func NewWorker(ctx context.Context, c WorkerConfig, stores Stores, log *slog.Log
 	}, p.db, p.queue, p.store, renderer, log)
 	w.metrics.slots.WithLabelValues().Set(float64(c.workers()))
 	w.metrics.engine.WithLabelValues(engine.Name(), engine.Provider()).Set(1)
-	w.ops.models = c.names()
-	for task, name := range w.ops.models {
-		w.metrics.model.WithLabelValues(string(task), name).Set(1)
+	w.ops.models = make(map[job.Task]string)
+	for _, task := range c.tasks() {
+		w.ops.models[task] = c.names()[task]
+		w.metrics.model.WithLabelValues(string(task), c.names()[task]).Set(1)
 	}
-	log.Info("the models are loaded", "models", c.inUse(), "engine", engine.Name(), "provider", engine.Provider(), "workers", c.workers())
+	log.Info("the models are loaded", "models", c.inUse(c.tasks()), "engine", engine.Name(), "provider", engine.Provider(), "workers", c.workers())
 	return w, nil
 }
 
@@ -186,10 +187,10 @@ func (w *Worker) Run(ctx context.Context) error {
 	return err
 }
 
-// newRenderer loads the engine and the model of every task. stage, which may be
+// newRenderer loads the engine and the models of the worker's tasks. stage, which may be
 // nil, is told of every stage of a picture.
 func newRenderer(c Pictures, dir string, stage func(context.Context, job.Task, render.Lap)) (onnx.Engine, *render.Renderer, error) {
-	chosen, err := c.chosen()
+	chosen, err := c.chosen(c.tasks())
 	if err != nil {
 		return nil, nil, err
 	}
