@@ -38,6 +38,15 @@ const (
 	devGrace = 3 * time.Second
 )
 
+// What a client may hold that sends nothing, or too much. Bodies and answers
+// have limits of their own, which grow with their size: see httpapi/body.go and
+// unreadFor.
+const (
+	headerTimeout = 10 * time.Second
+	idleTimeout   = 2 * time.Minute
+	maxHeader     = 64 << 10
+)
+
 // listen opens a listener on the given address, which must be free. Where none
 // is given it is the first free one of the others.
 func listen(name string, given Address, others ...Address) (net.Listener, error) {
@@ -65,9 +74,9 @@ type server struct {
 func newServer(name string, on net.Listener, handler http.Handler, log *slog.Logger) *server {
 	return &server{name, &http.Server{
 		Handler:           handler,
-		ReadHeaderTimeout: 10 * time.Second,
-		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    64 << 10,
+		ReadHeaderTimeout: headerTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeader,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}, on}
 }

@@ -23,9 +23,9 @@ type doors struct {
 // request's path; began is when it came.
 func (d *doors) before(host string, next http.Handler, route func(*http.Request) string, began func(*http.Request) time.Time) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		began := began(r)
+		began, last := began(r), distrust(w, r)
 		r, span := d.traces.request(r, host)
-		out, whole := &outgoing{ResponseWriter: w, doors: d}, false
+		out, whole := &outgoing{ResponseWriter: w, doors: d, last: last}, false
 		defer func() {
 			switch {
 			case out.taken:
@@ -45,6 +45,24 @@ func (d *doors) before(host string, next http.Handler, route func(*http.Request)
 	})
 }
 
+// unreadFor is how long the rest of a body may take that no handler reads:
+// net/http reads it before it answers or takes the next request, and sets no
+// limit of its own. A handler that reads a body sets others as it goes.
+const unreadFor = 30 * time.Second
+
+// distrust bounds what a request can hold, and says whether its connection must
+// end with it. It must when the body's end is not told by a length: a proxy in
+// front that sees another end would take for one request what is two here, and
+// what follows on the connection would be answered under another's name.
+func distrust(w http.ResponseWriter, r *http.Request) (last bool) {
+	if r.Body != nil && r.Body != http.NoBody {
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(unreadFor))
+	}
+	last = len(r.TransferEncoding) > 0
+	r.Close = r.Close || last
+	return last
+}
+
 // plain is the method, or `other` for one that no route has: a client may
 // invent any.
 func plain(method string) string {
@@ -61,6 +79,7 @@ type outgoing struct {
 	doors  *doors
 	status int  // 0 until the header is out
 	taken  bool // out of net/http
+	last   bool // on its connection
 }
 
 // Hijack is http.Hijacker.
@@ -74,7 +93,7 @@ func (o *outgoing) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 func (o *outgoing) WriteHeader(status int) {
 	if o.status == 0 && status >= 200 {
 		o.status = status
-		if o.doors.leaving.Load() {
+		if o.last || o.doors.leaving.Load() {
 			o.Header().Set("Connection", "close")
 		}
 	}

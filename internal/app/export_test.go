@@ -1,6 +1,9 @@
 package app
 
-import "context"
+import (
+	"context"
+	"net/http"
+)
 
 // The clocks of a claim.
 const (
@@ -24,4 +27,9 @@ func (w *Worker) Checked(ctx context.Context) (failed map[string]bool, ready boo
 		}
 	}
 	return failed, ready
+}
+
+// Servers are the HTTP servers of the API.
+func Servers(a *API) map[string]*http.Server {
+	return map[string]*http.Server{"api": a.api.http, "results": a.host.http, "ops": a.opsS.http}
 }
