@@ -180,7 +180,6 @@ func (a *API) Stop() {
 	a.leave()
 	a.api.refuse()
 	a.host.refuse()
-	<-time.After(handover)
 	a.settle()
 	a.api.stop(a.log)
 	a.host.stop(a.log)

@@ -28,9 +28,6 @@ import (
 const (
 	// drain bounds how long an answer that is being sent holds up a stop.
 	drain = 20 * time.Second
-	// handover is the time for connections that were accepted at the last moment
-	// to be known to net/http, whose Shutdown does not wait for others.
-	handover = 200 * time.Millisecond
 	// grace bounds how long a running picture does. Those that need longer go
 	// back to the queue, and their next worker begins anew. On a laptop nobody
 	// waits that long for a Ctrl-C.
@@ -69,30 +66,41 @@ type server struct {
 	name string
 	http *http.Server
 	on   net.Listener
+
+	served chan struct{} // closed when no connection is accepted any more
 }
 
 func newServer(name string, on net.Listener, handler http.Handler, log *slog.Logger) *server {
-	return &server{name, &http.Server{
+	return &server{name: name, on: on, served: make(chan struct{}), http: &http.Server{
 		Handler:           handler,
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeader,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
-	}, on}
+	}}
 }
 
 func (s *server) url() string { return "http://" + s.on.Addr().String() }
 
 // serve accepts until stop; it returns an error only when it cannot go on.
 func (s *server) serve() error {
+	defer close(s.served)
 	if err := s.http.Serve(s.on); !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
 		return fmt.Errorf("serve %s: %w", s.name, err)
 	}
 	return nil
 }
 
-// refuse takes no new connection; those that are there go on.
-func (s *server) refuse() { _ = s.on.Close() }
+// refuse takes no new connection; those that are there go on. It returns when
+// net/http knows of all of them: its Shutdown would not wait for one that was
+// accepted a moment ago.
+func (s *server) refuse() {
+	_ = s.on.Close()
+	select {
+	case <-s.served:
+	case <-time.After(drain): // it was never served
+	}
+}
 
 // stop takes no new request and lets the running ones end.
 func (s *server) stop(log *slog.Logger) {
