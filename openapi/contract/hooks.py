@@ -96,6 +96,10 @@ def filter_body(context, body):
     # The head of a form's part cannot carry control characters in a name.
     if not all(name.isprintable() for name in body):
         return False
+    # Beside an image the alias counts for nothing, whatever it holds: browsers
+    # send an empty part for a file that nobody chose.
+    if "image" in body and "file" in body:
+        return False
     url = body.get("image_url")
     try:
         host = urllib.parse.urlsplit(url).hostname if isinstance(url, str) else None
