@@ -16,12 +16,8 @@ import (
 	"pictor/internal/vips"
 )
 
-const (
-	glance = 64 << 10 // how much of an image Refuse looks at
-	// sip is the size of its other reads: what is thrown away at once should not
-	// drive anything else out of the processor's cache.
-	sip = 16 << 10
-)
+// glance is how much of an image Refuse looks at, and reads at a time.
+const glance = 64 << 10
 
 // Refuse reads an image that is refused because of something else, and costs no
 // more than that: no byte is hashed or stored. A fault of the image goes before
@@ -40,7 +36,7 @@ func (in *Intake) Refuse(ctx context.Context, task job.Task, r io.Reader, becaus
 		return because
 	}
 	for read := int64(n); ; {
-		n, err := r.Read((*buffer)[:sip])
+		n, err := r.Read(*buffer)
 		read += int64(n)
 		var limit *http.MaxBytesError
 		switch {
