@@ -37,7 +37,7 @@ func BenchmarkCapacity(b *testing.B) {
 	}{
 		{job.RemoveBG, 800, 600}, {job.RemoveBG, 2000, 1500}, {job.RemoveBG, 4000, 3000},
 		{job.Upscale2x, 400, 300}, {job.Upscale2x, 800, 600}, {job.Upscale2x, 2000, 1500},
-		{job.Upscale4x, 400, 300}, {job.Upscale4x, 800, 600},
+		{job.Upscale4x, 400, 300}, {job.Upscale4x, 800, 600}, {job.Upscale4x, 4096, 3072},
 	} {
 		b.Run(fmt.Sprintf("%s/%dx%d", row.task, row.width, row.height), func(b *testing.B) {
 			s := newStack(b)
