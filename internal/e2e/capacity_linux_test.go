@@ -8,9 +8,6 @@ import (
 	"image/jpeg"
 	"io"
 	"net/http"
-	"os"
-	"strconv"
-	"strings"
 	"testing"
 
 	api "pictor/gen"
@@ -51,19 +48,19 @@ func BenchmarkCapacity(b *testing.B) {
 			photo := photograph(b, row.width, row.height)
 			send(b, client, row.task, photo) // the first one of a process warms it up
 
-			api, work, books := serve.coreSeconds(b), worker.coreSeconds(b), bookkeeping(b, database)
+			api, work, books := cpuTime(b, serve), cpuTime(b, worker), bookkeeping(b, database)
 			b.ResetTimer()
 			for range b.N {
 				send(b, client, row.task, photo)
 			}
 			b.StopTimer()
 			n := float64(b.N)
-			perPicture := (worker.coreSeconds(b) - work) / n
+			perPicture := (cpuTime(b, worker) - work) / n
 			after := bookkeeping(b, database)
 			b.ReportMetric(perPicture, "core-s/picture")
 			b.ReportMetric(3600/perPicture, "pictures/core-h")
-			b.ReportMetric(worker.peakMB(b), "MB-worker-peak")
-			b.ReportMetric((serve.coreSeconds(b)-api)/n*1000, "ms-api/picture")
+			b.ReportMetric(memory(b, worker, "VmHWM")/1e6, "MB-worker-peak")
+			b.ReportMetric((cpuTime(b, serve)-api)/n*1000, "ms-api/picture")
 			b.ReportMetric((after.transactions-books.transactions)/n, "tx/picture")
 			b.ReportMetric((after.logged-books.logged)/n/1000, "kB-wal/picture")
 		})
@@ -119,34 +116,6 @@ func photograph(b *testing.B, width, height int) []byte {
 	var out bytes.Buffer
 	must(b, jpeg.Encode(&out, large, &jpeg.Options{Quality: 90}))
 	return out.Bytes()
-}
-
-// coreSeconds is the time that the process has had on all cores together.
-func (p *process) coreSeconds(b *testing.B) float64 {
-	b.Helper()
-	const ticks = 100 // a second, of the kernel's interface
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
-	must(b, err)
-	// The name in parentheses may hold anything; utime and stime are fields 14
-	// and 15.
-	_, rest, _ := strings.Cut(string(stat), ") ")
-	fields := strings.Fields(rest)
-	user, err := strconv.ParseFloat(fields[11], 64)
-	must(b, err)
-	system, err := strconv.ParseFloat(fields[12], 64)
-	must(b, err)
-	return (user + system) / ticks
-}
-
-// peakMB is the most memory that the process has had.
-func (p *process) peakMB(b *testing.B) float64 {
-	b.Helper()
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
-	must(b, err)
-	_, rest, _ := strings.Cut(string(status), "VmHWM:")
-	kB, err := strconv.ParseFloat(strings.Fields(rest)[0], 64)
-	must(b, err)
-	return kB / 1000
 }
 
 type load struct{ transactions, logged float64 }

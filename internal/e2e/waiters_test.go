@@ -80,7 +80,7 @@ func (p *process) hold(b *testing.B, clients []*running, ask func(r *running, wa
 		r.answer(b)
 	}
 	memory := func() [3]float64 {
-		return [3]float64{resident(b, p), p.metric(b, "go_memstats_heap_inuse_bytes"), p.metric(b, "go_memstats_stack_inuse_bytes")}
+		return [3]float64{memory(b, p, "VmRSS"), p.metric(b, "go_memstats_heap_inuse_bytes"), p.metric(b, "go_memstats_stack_inuse_bytes")}
 	}
 	before, began := memory(), time.Now()
 	// Those that are on their way cost more than those that wait, so they come
@@ -173,12 +173,13 @@ func (r *running) complete(b *testing.B, db *postgres.DB) {
 	}
 }
 
-// resident is what the process has in memory, in bytes.
-func resident(b *testing.B, p *process) float64 {
+// memory is what the kernel says of the process: VmRSS is what it has in memory,
+// VmHWM the most that it has had. In bytes.
+func memory(b *testing.B, p *process, which string) float64 {
 	b.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
 	must(b, err)
-	_, rest, _ := strings.Cut(string(status), "VmRSS:")
+	_, rest, _ := strings.Cut(string(status), which+":")
 	kilobytes, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
 	must(b, err)
 	return float64(kilobytes << 10)
