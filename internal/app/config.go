@@ -61,7 +61,7 @@ type Keys struct {
 // Stores says where jobs, messages and pictures are. A dev stack that runs
 // here fills in what is not given.
 type Stores struct {
-	DatabaseURL string `env:"PICTOR_DATABASE_URL" placeholder:"URL" help:"Postgres database. Empty: the dev stack that runs here."`
+	DatabaseURL string `env:"PICTOR_DATABASE_URL" placeholder:"URL" help:"Postgres database, with libpq's parameters: ?sslmode=verify-full&sslrootcert=FILE, sslcert and sslkey. Empty: the dev stack that runs here."`
 	NATSURL     string `name:"nats-url" env:"PICTOR_NATS_URL" placeholder:"nats://127.0.0.1:4222" help:"NATS servers with JetStream, separated by commas; nats:// or tls://, with user:password@ where they ask."`
 	NATSFiles
 	BlobURL string `env:"PICTOR_BLOB_URL" placeholder:"file:///var/lib/pictor/blobs" help:"Store of inputs and results: file:///folder, s3://bucket, gs://bucket or azblob://container."`
@@ -175,6 +175,7 @@ func (c Stores) Mistakes() error {
 	return errors.Join(
 		database,
 		checkURL("PICTOR_DATABASE_URL", c.DatabaseURL, "postgres", "postgresql"),
+		checkDatabaseFiles(c.DatabaseURL),
 		checkNATS(c.NATSURL),
 		c.NATSFiles.mistakes(),
 		checkBlobs(c.BlobURL),
@@ -301,6 +302,24 @@ func checkBlobs(s string) error {
 		return fmt.Errorf("PICTOR_BLOB_URL: %w", err)
 	}
 	return nil
+}
+
+// checkDatabaseFiles looks at the files that the URL names. The driver passes
+// over some that are missing: with sslmode=require and no sslrootcert it takes
+// any server's word.
+func checkDatabaseFiles(s string) error {
+	u, err := url.Parse(s)
+	if err != nil {
+		return nil // which checkURL says
+	}
+	var mistakes []error
+	query := u.Query()
+	for _, name := range []string{"sslrootcert", "sslcert", "sslkey"} {
+		if file := query.Get(name); file != "system" && !query.Has("sslinline") {
+			mistakes = append(mistakes, checkFile("PICTOR_DATABASE_URL: "+name, file))
+		}
+	}
+	return errors.Join(mistakes...)
 }
 
 func checkNATS(list string) error {

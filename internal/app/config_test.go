@@ -137,6 +137,11 @@ func TestConfig_refuses(t *testing.T) {
 			func(c app.Config) error { return c.Stores.Mistakes() },
 			[]string{"PICTOR_NATS_CREDS", "PICTOR_NATS_CA", "PICTOR_NATS_CERT", "PICTOR_NATS_KEY"},
 		},
+		"files for Postgres": {
+			map[string]string{"PICTOR_DATABASE_URL": "postgres://h/x?sslmode=require&sslrootcert=/missing/ca&sslcert=/missing/cert&sslkey=/missing/key"},
+			func(c app.Config) error { return c.Stores.Mistakes() },
+			[]string{"PICTOR_DATABASE_URL: sslrootcert: open /missing/ca", "PICTOR_DATABASE_URL: sslcert", "PICTOR_DATABASE_URL: sslkey"},
+		},
 		"times": {
 			map[string]string{"PICTOR_STUCK_AFTER": "1s", "PICTOR_RESULT_TTL": "-1h"},
 			func(c app.Config) error { return c.Times.Mistakes() },

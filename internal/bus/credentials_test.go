@@ -2,16 +2,9 @@ package bus_test
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"log/slog"
-	"math/big"
-	"net"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -26,6 +19,7 @@ import (
 
 	"pictor/internal/bus"
 	"pictor/internal/job"
+	"pictor/internal/testkit/authority"
 )
 
 // works says whether a job can be queued through a connection with this
@@ -116,23 +110,23 @@ func (l lines) Write(b []byte) (int, error) {
 func TestConnect_with_certificates_in_files(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	ca := newAuthority(t, dir)
-	certificate, key := ca.issue(t, dir, "server")
+	ca := authority.New(t, dir)
+	certificate, key := ca.Issue(t, dir, "server")
 	pair, err := tls.LoadX509KeyPair(certificate, key)
 	if err != nil {
 		t.Fatal(err)
 	}
 	pool := x509.NewCertPool()
-	pool.AddCert(ca.certificate)
+	pool.AddCert(ca.Certificate)
 	s := serve(t, &server.Options{TLS: true, TLSTimeout: 20, TLSConfig: &tls.Config{
 		Certificates: []tls.Certificate{pair}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert,
 	}})
 	address := strings.Replace(s.ClientURL(), "nats://", "tls://", 1)
-	mine, myKey := ca.issue(t, dir, "client")
-	if !works(t, bus.Config{URL: address, Credentials: bus.Credentials{CA: ca.file, Certificate: mine, Key: myKey}}) {
+	mine, myKey := ca.Issue(t, dir, "client")
+	if !works(t, bus.Config{URL: address, Credentials: bus.Credentials{CA: ca.File, Certificate: mine, Key: myKey}}) {
 		t.Error("the right certificates do not work")
 	}
-	if !refused(t, bus.Config{URL: address, Credentials: bus.Credentials{CA: ca.file}}) {
+	if !refused(t, bus.Config{URL: address, Credentials: bus.Credentials{CA: ca.File}}) {
 		t.Error("it works without the client's certificate")
 	}
 	if !refused(t, bus.Config{URL: address, Credentials: bus.Credentials{Certificate: mine, Key: myKey}}) {
@@ -207,66 +201,6 @@ func serve(t *testing.T, o *server.Options) *server.Server {
 		t.Fatal("the NATS server does not get ready")
 	}
 	return s
-}
-
-// authority issues certificates for 127.0.0.1.
-type authority struct {
-	certificate *x509.Certificate
-	key         *ecdsa.PrivateKey
-	file        string
-}
-
-func newAuthority(t *testing.T, dir string) authority {
-	t.Helper()
-	ca := authority{file: filepath.Join(dir, "ca.pem")}
-	var der []byte
-	der, ca.key = sign(t, &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "a CA of a test"},
-		NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}, authority{})
-	var err error
-	if ca.certificate, err = x509.ParseCertificate(der); err != nil {
-		t.Fatal(err)
-	}
-	write(t, ca.file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
-	return ca
-}
-
-// issue writes a certificate and its key and returns the two files.
-func (ca authority) issue(t *testing.T, dir, name string) (certificate, key string) {
-	t.Helper()
-	der, private := sign(t, &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, KeyUsage: x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}, ca)
-	secret, err := x509.MarshalECPrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	certificate, key = filepath.Join(dir, name+".pem"), filepath.Join(dir, name+"-key.pem")
-	write(t, certificate, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
-	write(t, key, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: secret}))
-	return certificate, key
-}
-
-// sign makes a key and a certificate for it, signed by the authority or, with
-// none, by itself.
-func sign(t *testing.T, c *x509.Certificate, by authority) ([]byte, *ecdsa.PrivateKey) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.NotBefore = time.Now().Add(-time.Hour)
-	if by.key == nil {
-		by.certificate, by.key = c, key
-	}
-	der, err := x509.CreateCertificate(rand.Reader, c, by.certificate, &key.PublicKey, by.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return der, key
 }
 
 func newKey(t *testing.T, create func() (nkeys.KeyPair, error)) nkeys.KeyPair {

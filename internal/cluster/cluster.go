@@ -47,6 +47,10 @@ type Options struct {
 	Unsafe bool
 
 	MaxConnections int // default 200
+
+	// Settings are more of the server's, as name=value. They come last, and
+	// count. For tests.
+	Settings []string
 }
 
 // Cluster is a running server.
@@ -144,6 +148,9 @@ func (c *Cluster) run(bin string, o Options, who owner, out *os.File) error {
 	}
 	if o.Unsafe {
 		settings = append(settings, "-c", "fsync=off", "-c", "synchronous_commit=off", "-c", "full_page_writes=off")
+	}
+	for _, s := range o.Settings {
+		settings = append(settings, "-c", s)
 	}
 	cmd := exec.Command(filepath.Join(bin, "postgres"), settings...)
 	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = "/", environment(), out, out
