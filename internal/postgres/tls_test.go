@@ -46,7 +46,8 @@ func TestOpen_with_certificates_in_files(t *testing.T) {
 		{"no TLS", "pictor", "127.0.0.1", url.Values{"sslmode": {"disable"}}, "no encryption"},
 		{"our certificate", "certified", "127.0.0.1", url.Values{"sslmode": {"verify-full"}, "sslrootcert": {ca.File}, "sslcert": {certificate}, "sslkey": {key}}, ""},
 		{"no certificate of ours", "certified", "127.0.0.1", url.Values{"sslmode": {"verify-full"}, "sslrootcert": {ca.File}}, "requires a valid client certificate"},
-		{"a certificate of another CA", "certified", "127.0.0.1", url.Values{"sslmode": {"verify-full"}, "sslrootcert": {ca.File}, "sslcert": {forged}, "sslkey": {forgedKey}}, "unknown certificate authority"},
+		// What the server says to that may be lost: it closes before it has read all that we sent.
+		{"a certificate of another CA", "certified", "127.0.0.1", url.Values{"sslmode": {"verify-full"}, "sslrootcert": {ca.File}, "sslcert": {forged}, "sslkey": {forgedKey}}, "reach the database"},
 		{"a key of another certificate", "certified", "127.0.0.1", url.Values{"sslmode": {"verify-full"}, "sslrootcert": {ca.File}, "sslcert": {certificate}, "sslkey": {forgedKey}}, "private key does not match"},
 		{"a file that is no certificate", "pictor", "127.0.0.1", url.Values{"sslmode": {"verify-full"}, "sslrootcert": {key}}, "sslrootcert"},
 	} {
