@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -49,7 +50,7 @@ func talk(base string, parts ...string) (statuses []int, err error) {
 }
 
 // A client that sends nothing, or drips, is cut off: none of these connections
-// may stay open.
+// may stay open. Whose picture comes too slowly is told so, before that.
 func TestServers_cut_off_who_sends_too_slowly(t *testing.T) {
 	t.Parallel()
 	a, _, key := serve(t)
@@ -57,23 +58,27 @@ func TestServers_cut_off_who_sends_too_slowly(t *testing.T) {
 	// All at a time: each takes half a minute.
 	var all sync.WaitGroup
 	defer all.Wait()
+	picture := "POST /api/v1/remove-bg HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + key + "\r\nContent-Type: image/png\r\n"
 	for name, c := range map[string]struct {
 		base, send string
+		status     int // 0: any, or none
 	}{
-		"no end of the header, API":         {a.BaseURL, "GET /api/v1/tasks HTTP/1.1\r\nHost: x\r\nX-Slow: "},
-		"no end of the header, result host": {a.ResultsURL, "GET /r/x HTTP/1.1\r\nHost: x\r\nX-Slow: "},
-		"no end of the header, operator's":  {a.OpsURL, "GET /healthz HTTP/1.1\r\nHost: x\r\nX-Slow: "},
+		"no end of the header, API":         {a.BaseURL, "GET /api/v1/tasks HTTP/1.1\r\nHost: x\r\nX-Slow: ", 0},
+		"no end of the header, result host": {a.ResultsURL, "GET /r/x HTTP/1.1\r\nHost: x\r\nX-Slow: ", 0},
+		"no end of the header, operator's":  {a.OpsURL, "GET /healthz HTTP/1.1\r\nHost: x\r\nX-Slow: ", 0},
 		// net/http reads what a handler leaves of a body before it sends the
 		// answer, and waited for these bodies for ever.
-		"no body, where none is read":           {a.BaseURL, "GET /api/v1/openapi.json HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n"},
-		"no body, where none is read, with key": {a.BaseURL, "GET /api/v1/me HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + key + "\r\nContent-Length: 1000\r\n\r\n"},
-		"no body on the result host":            {a.ResultsURL, "GET /r/x HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n"},
-		"no body of a picture":                  {a.BaseURL, "POST /api/v1/remove-bg HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + key + "\r\nContent-Type: image/png\r\nContent-Length: 1000\r\n\r\n"},
-		"no end of a chunk":                     {a.BaseURL, "POST /api/v1/remove-bg HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + key + "\r\nContent-Type: image/png\r\nTransfer-Encoding: chunked\r\n\r\n100\r\nabc"},
+		"no body, where none is read":           {a.BaseURL, "GET /api/v1/openapi.json HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n", 0},
+		"no body, where none is read, with key": {a.BaseURL, "GET /api/v1/me HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + key + "\r\nContent-Length: 1000\r\n\r\n", 0},
+		"no body on the result host":            {a.ResultsURL, "GET /r/x HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n", 0},
+		"no body of a picture":                  {a.BaseURL, picture + "Content-Length: 1000\r\n\r\n", 400},
+		"no end of a chunk":                     {a.BaseURL, picture + "Transfer-Encoding: chunked\r\n\r\n100\r\nabc", 400},
+		"no next chunk":                         {a.BaseURL, picture + "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n", 400},
 	} {
 		all.Go(func() {
-			if _, err := talk(c.base, c.send); err != nil {
-				t.Errorf("%s: %v", name, err)
+			got, err := talk(c.base, c.send)
+			if err != nil || c.status != 0 && !slices.Equal([]int{c.status}, got) {
+				t.Errorf("%s: answers %v, %v, want %d", name, got, err, c.status)
 			}
 		})
 	}

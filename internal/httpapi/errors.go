@@ -63,7 +63,8 @@ func (e unmet) Unwrap() error { return e.refusal }
 // NewError is the answer to every error: ogen calls it for those of handlers
 // and key checks, handleError and the rest of the edge for all others.
 func (a *API) NewError(ctx context.Context, err error) *api.ErrorStatusCodeWithHeaders {
-	f := refusal(err)
+	x := exchangeOf(ctx)
+	f := x.whose(refusal(err))
 	answer := &api.ErrorStatusCodeWithHeaders{
 		StatusCode: status(f.Code),
 		Response:   api.Error{Error: api.ErrorDetail{Code: string(f.Code), Message: f.Message}},
@@ -83,7 +84,6 @@ func (a *API) NewError(ctx context.Context, err error) *api.ErrorStatusCodeWithH
 	if answer.StatusCode == http.StatusUnauthorized {
 		answer.WWWAuthenticate = api.NewOptString(`Bearer realm="api"`)
 	}
-	x := exchangeOf(ctx)
 	x.refusal = f
 	if retryable, known := f.Retryable(); known {
 		detail.Retryable = api.NewOptBool(retryable)
@@ -102,6 +102,19 @@ func refusal(err error) *fault.Error {
 		return fault.New(fault.Unauthorized, "An API key is required: send `Authorization: Bearer <API_KEY>` or `X-Api-Key: <API_KEY>`.")
 	}
 	return fault.Busy(err)
+}
+
+// whose is the client's fault where a failure of ours is only what follows from
+// it: net/http cancels the context of a request whose body breaks off or comes
+// too slowly, and whoever was at work then sees no more than that.
+func (x *exchange) whose(f *fault.Error) *fault.Error {
+	if x.body == nil || status(f.Code) < http.StatusInternalServerError {
+		return f
+	}
+	if broken, ok := errors.AsType[*fault.Error](x.body.err); ok {
+		return broken
+	}
+	return f
 }
 
 // handleError answers what ogen could not decode or encode.
