@@ -24,7 +24,7 @@ type doors struct {
 func (d *doors) before(host string, next http.Handler, route func(*http.Request) string, began func(*http.Request) time.Time) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began, last := began(r), distrust(w, r)
-		r, span := d.traces.request(r, host)
+		r, span := d.traces.request(r, host, began)
 		out, whole := &outgoing{ResponseWriter: w, doors: d, last: last}, false
 		defer func() {
 			switch {

@@ -97,11 +97,12 @@ func (t *traces) stop(log *slog.Logger) {
 	}
 }
 
-// request begins the span of a request, under that of the client when it names
-// one. The URL is not told: paths hold tokens, queries may hold anything.
-func (t *traces) request(r *http.Request, host string) (*http.Request, trace.Span) {
+// request begins the span of a request that came then, under that of the client
+// when it names one. One that was held comes back under its own first span. The
+// URL is not told: paths hold tokens, queries may hold anything.
+func (t *traces) request(r *http.Request, host string, came time.Time) (*http.Request, trace.Span) {
 	ctx := propagation.TraceContext{}.Extract(r.Context(), propagation.HeaderCarrier(r.Header))
-	ctx, span := t.tracer.Start(ctx, r.Method, trace.WithSpanKind(trace.SpanKindServer),
+	ctx, span := t.tracer.Start(ctx, r.Method, trace.WithSpanKind(trace.SpanKindServer), trace.WithTimestamp(came),
 		trace.WithAttributes(attribute.String("http.request.method", r.Method), attribute.String("pictor.host", host)))
 	return r.WithContext(traced(ctx)), span
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -27,7 +28,10 @@ import (
 )
 
 // span is what the tests look at.
-type span struct{ trace, id, parent, name string }
+type span struct {
+	trace, id, parent, name string
+	from, to                uint64 // nanoseconds
+}
 
 // receiver takes spans as an OpenTelemetry collector does.
 type receiver struct {
@@ -55,7 +59,7 @@ func newReceiver(t *testing.T) *receiver {
 		for _, resource := range sent.ResourceSpans {
 			for _, scope := range resource.ScopeSpans {
 				for _, s := range scope.Spans {
-					r.spans = append(r.spans, span{hex.EncodeToString(s.TraceId), hex.EncodeToString(s.SpanId), hex.EncodeToString(s.ParentSpanId), s.Name})
+					r.spans = append(r.spans, span{hex.EncodeToString(s.TraceId), hex.EncodeToString(s.SpanId), hex.EncodeToString(s.ParentSpanId), s.Name, s.StartTimeUnixNano, s.EndTimeUnixNano})
 				}
 			}
 		}
@@ -135,6 +139,54 @@ func TestTrace_goes_from_the_request_through_the_queue_to_the_stages(t *testing.
 		t.Fatalf("the job is %s", answer.Response.Status)
 	}
 	traces.checkTrace(t)
+}
+
+// A request that is held is taken out of net/http, and comes back as another
+// one: what it stands for in the client's trace must not be lost on the way.
+func TestTrace_of_a_held_request_is_that_of_its_client(t *testing.T) {
+	t.Parallel()
+	s, traces := newStack(t), newReceiver(t)
+	s.account = pgtest.NewAccount(t, s.db, 10*point.Point)
+	serve := s.run(t, "serve", append(traces.environment(), "PICTOR_LOG_LEVEL=info")...)
+	answer, err := s.clientOf(t, serve.baseURL).RemoveBackground(t.Context(), &api.RemoveBackgroundReqImagePNG{Data: bytes.NewReader(parts.Picture(t, "cup.png"))},
+		api.RemoveBackgroundParams{})
+	must(t, err)
+	const trace, parent = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, serve.baseURL+"/jobs/"+answer.Response.ID.String()+"?wait=60", nil)
+	must(t, err)
+	r.Header.Set("Authorization", "Bearer "+string(pgtest.NewKey(t, s.db, s.account.ID)))
+	r.Header.Set("Traceparent", "00-"+trace+"-"+parent+"-01")
+	answered := make(chan error, 1)
+	go func() {
+		response, err := http.DefaultClient.Do(r)
+		if err == nil {
+			err = response.Body.Close()
+		}
+		answered <- err
+	}()
+	until(t, "the request is held", func() bool { return serve.metric(t, "pictor_waiting_requests") == 1 })
+	s.run(t, "worker", traces.environment()...)
+	must(t, <-answered)
+
+	const name = "GET /jobs/{id}"
+	until(t, "both spans of the request arrive", func() bool { return len(traces.named(name)) == 2 })
+	spans := traces.named(name)
+	held, back := spans[0], spans[1]
+	if held.parent != parent {
+		held, back = back, held
+	}
+	if held.trace != trace || held.parent != parent || back.trace != trace || back.parent != held.id {
+		t.Errorf("the spans are %+v, want them below the client's, one below the other", spans)
+	}
+	if back.from > held.to || back.to < held.to {
+		t.Errorf("%+v is not the whole time of the request %+v", back, held)
+	}
+	until(t, "the request is logged", func() bool { return strings.Contains(serve.log.String(), "path=/api/v1/jobs/") })
+	for line := range strings.Lines(serve.log.String()) {
+		if strings.Contains(line, "path=/api/v1/jobs/") && !strings.Contains(line, "trace="+trace) {
+			t.Errorf("the trace is not on %s", line)
+		}
+	}
 }
 
 // The message that carries the trace is lost with the whole queue, and the
