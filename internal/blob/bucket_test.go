@@ -49,7 +49,21 @@ func TestStore_in_a_given_bucket(t *testing.T) {
 	if *given == "" {
 		return // only an operator has one
 	}
-	conforms(t, func(t *testing.T) *blob.Store { return open(t, below(t, *given, uuid.NewString()+"/")) })
+	conforms(t, func(t *testing.T) *blob.Store {
+		s := open(t, below(t, *given, uuid.NewString()+"/"))
+		t.Cleanup(func() { empty(t, s) }) // it is somebody's, and costs money
+		return s
+	})
+}
+
+// empty deletes everything.
+func empty(t *testing.T, s *blob.Store) {
+	t.Helper()
+	ctx := context.Background() // that of the test has ended
+	err := s.List(ctx, "", func(key string, _ time.Time, _ int64) error { return s.Delete(ctx, key) })
+	if err != nil {
+		t.Errorf("objects are left: %v", err)
+	}
 }
 
 func TestStore_on_an_S3_server(t *testing.T) {
