@@ -99,8 +99,9 @@ func TestConfig_names_every_mistake_and_variables_that_are_no_settings(t *testin
 	c, said := config(t, 2, []string{
 		"PICTOR_DATABASE_URL=mysql://db/x", "PICTOR_NATS_URL=http://a", "PICTOR_BLOB_URL=ftp://a", "PICTOR_STUCK_AFTER=1s",
 		"PICTOR_RESULTS_REDIRECT=true", "PICTOR_ENGINE=none", "PICTOR_KEY_PREFIX=-", "PICTOR_STUK_AFTER=1h",
+		"OTEL_EXPORTER_OTLP_ENDPOINT=http://collector:4317", "OTEL_EXPORTER_OTLP_PROTOCOL=grpc",
 	})
-	for _, name := range []string{"PICTOR_DATABASE_URL", "PICTOR_NATS_URL", "PICTOR_BLOB_URL", "PICTOR_STUCK_AFTER", "PICTOR_RESULTS_REDIRECT", "PICTOR_ENGINE", "PICTOR_KEY_PREFIX"} {
+	for _, name := range []string{"PICTOR_DATABASE_URL", "PICTOR_NATS_URL", "PICTOR_BLOB_URL", "PICTOR_STUCK_AFTER", "PICTOR_RESULTS_REDIRECT", "PICTOR_ENGINE", "PICTOR_KEY_PREFIX", "OTEL_EXPORTER_OTLP_PROTOCOL"} {
 		if !slices.ContainsFunc(c.Mistakes, func(m string) bool { return strings.Contains(m, name) }) {
 			t.Errorf("%s is not named in: %s", name, said)
 		}

@@ -73,7 +73,7 @@ func NewAPI(ctx context.Context, c APIConfig, stores Stores, log *slog.Logger) (
 	if err := vips.Start(vips.Config{}); err != nil {
 		return nil, err
 	}
-	traces, err := newTraces(ctx, name)
+	traces, err := newTraces(ctx, name, log)
 	if err != nil {
 		return nil, err
 	}

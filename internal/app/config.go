@@ -216,7 +216,9 @@ func (c Pictures) Mistakes() error {
 }
 
 // Mistakes names every mistake, not only the first.
-func (c Ops) Mistakes() error { return checkAddress("PICTOR_OPS_LISTEN", c.OpsListen) }
+func (c Ops) Mistakes() error {
+	return errors.Join(checkAddress("PICTOR_OPS_LISTEN", c.OpsListen), traceMistakes())
+}
 
 // Mistakes names every mistake, not only the first.
 func (c Leave) Mistakes() error { return atLeast("PICTOR_STOP_NOTICE", c.StopNotice, 0) }

@@ -167,6 +167,25 @@ func TestConfig_refuses(t *testing.T) {
 			func(c app.Config) error { return c.Pictures.Mistakes() },
 			[]string{"PICTOR_WORKERS", "PICTOR_ENGINE", "PICTOR_TASKS", "PICTOR_REMOVE_BG_MODEL"},
 		},
+		"traces": {
+			map[string]string{
+				"OTEL_EXPORTER_OTLP_ENDPOINT": "collector:4317", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc", "OTEL_EXPORTER_OTLP_HEADERS": "authorization Bearer hush",
+				"OTEL_EXPORTER_OTLP_TIMEOUT": "10s", "OTEL_EXPORTER_OTLP_CERTIFICATE": "/missing/ca", "OTEL_TRACES_SAMPLER": "sometimes",
+			},
+			func(c app.Config) error { return c.Ops.Mistakes() },
+			[]string{
+				"OTEL_EXPORTER_OTLP_ENDPOINT is no http", `OTEL_EXPORTER_OTLP_PROTOCOL is "grpc": want http/protobuf`, "OTEL_EXPORTER_OTLP_HEADERS",
+				"OTEL_EXPORTER_OTLP_TIMEOUT", "OTEL_EXPORTER_OTLP_CERTIFICATE", "OTEL_TRACES_SAMPLER",
+			},
+		},
+		"traces by the variables of their own": {
+			map[string]string{
+				"OTEL_TRACES_EXPORTER": "jaeger", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "ftp://collector", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "http/json",
+				"OTEL_TRACES_SAMPLER": "traceidratio", "OTEL_TRACES_SAMPLER_ARG": "5",
+			},
+			func(c app.Config) error { return c.Ops.Mistakes() },
+			[]string{"OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_TRACES_SAMPLER_ARG"},
+		},
 		"ops": {
 			map[string]string{"PICTOR_OPS_LISTEN": "nowhere"},
 			func(c app.Config) error { return c.Ops.Mistakes() },
@@ -183,6 +202,9 @@ func TestConfig_refuses(t *testing.T) {
 				if err == nil || !strings.Contains(err.Error(), want) {
 					t.Errorf("%s is not named in: %v", want, err)
 				}
+			}
+			if err != nil && strings.Contains(err.Error(), "hush") {
+				t.Errorf("a secret is told: %v", err)
 			}
 		})
 	}
@@ -208,6 +230,23 @@ func TestConfig_keeps_passwords_out_of_its_mistakes(t *testing.T) {
 	}
 	if err := c.Stores.Mistakes(); err == nil || strings.Contains(err.Error(), "secret") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// Variables of OpenTelemetry may be there for other programs.
+func TestConfig_does_not_care_for_traces_that_nobody_wants(t *testing.T) {
+	for _, env := range []map[string]string{
+		{"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"},
+		{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4317", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc", "OTEL_TRACES_EXPORTER": "none"},
+		{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4317", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc", "OTEL_SDK_DISABLED": "true", "OTEL_TRACES_EXPORTER": ""},
+	} {
+		c, err := parse(t, env)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Ops.Mistakes(); err != nil {
+			t.Errorf("%v: %v", env, err)
+		}
 	}
 }
 

@@ -5,10 +5,9 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"os"
-	"strings"
 	"time"
 
+	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
@@ -40,11 +39,16 @@ type traces struct {
 }
 
 // newTraces reads the environment. process tells this process from others.
-func newTraces(ctx context.Context, process string) (*traces, error) {
-	on, err := tracesWanted()
-	if err != nil || !on {
-		return &traces{tracer: noop.Tracer{}}, err
+func newTraces(ctx context.Context, process string, log *slog.Logger) (*traces, error) {
+	if !tracesWanted() {
+		return &traces{tracer: noop.Tracer{}}, nil
 	}
+	if err := traceMistakes(); err != nil {
+		return nil, err
+	}
+	// The SDK's own handler is the process's: without ours, that no trace
+	// arrives would be told at the level of what goes well.
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Warn("traces are not sent", "error", err) }))
 	exporter, err := otlptracehttp.New(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("set up OTLP: %w", err)
@@ -58,31 +62,6 @@ func newTraces(ctx context.Context, process string) (*traces, error) {
 	}
 	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(about))
 	return &traces{provider, provider.Tracer("pictor")}, nil
-}
-
-// tracesWanted says whether the environment asks for traces, and names what of
-// it cannot be had.
-func tracesWanted() (bool, error) {
-	if strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") {
-		return false, nil
-	}
-	named, endpoint := os.Getenv("OTEL_TRACES_EXPORTER"), os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")+os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT")
-	switch named {
-	case "none":
-		return false, nil
-	case "":
-		if endpoint == "" {
-			return false, nil
-		}
-	case "otlp":
-	default:
-		return false, fmt.Errorf("OTEL_TRACES_EXPORTER is %q: want otlp or none", named)
-	}
-	protocol := or(os.Getenv("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"), os.Getenv("OTEL_EXPORTER_OTLP_PROTOCOL"))
-	if protocol != "" && protocol != "http/protobuf" {
-		return false, fmt.Errorf("OTEL_EXPORTER_OTLP_PROTOCOL is %q: want http/protobuf", protocol)
-	}
-	return true, nil
 }
 
 // stop sends what has not been sent.

@@ -70,7 +70,7 @@ func NewWorker(ctx context.Context, c WorkerConfig, stores Stores, log *slog.Log
 	if err := vips.Start(vips.Config{}); err != nil {
 		return nil, err
 	}
-	traces, err := newTraces(ctx, name)
+	traces, err := newTraces(ctx, name, log)
 	if err != nil {
 		return nil, err
 	}
