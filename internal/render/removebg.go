@@ -33,7 +33,7 @@ const (
 func (r *Renderer) removeBG(ctx context.Context, m model, in []byte, out io.Writer, steps *steps) (Result, error) {
 	steps.of(100)
 
-	picture, err := decode(ctx, in)
+	picture, err := r.decode(ctx, in)
 	if err != nil {
 		return Result{}, err
 	}

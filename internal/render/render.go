@@ -36,7 +36,8 @@ type Config struct {
 	Models []models.Description
 	// Threads is how many threads work at most; 0 for one per CPU.
 	Threads int
-	// Dir holds temporary files, up to three bytes per pixel of a result; empty
+	// Dir holds temporary files, up to three bytes per pixel of a result, and
+	// while a JPEG of several passes is decoded up to eight per pixel of it; empty
 	// for the system's folder.
 	Dir string
 	// Stage, when set, is told how long each stage of a picture took, once the
@@ -171,11 +172,11 @@ func (r *Renderer) Render(ctx context.Context, task job.Task, in []byte, out io.
 }
 
 // decode makes pixels of the image, or says what is wrong with it.
-func decode(ctx context.Context, in []byte) (*vips.Picture, error) {
+func (r *Renderer) decode(ctx context.Context, in []byte) (*vips.Picture, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	p, err := vips.DecodeContext(ctx, in)
+	p, err := vips.DecodeContext(ctx, r.dir, in)
 	return p, failure(err)
 }
 

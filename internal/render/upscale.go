@@ -24,7 +24,7 @@ func (r *Renderer) upscale(ctx context.Context, m model, in []byte, out io.Write
 	if err != nil {
 		return Result{}, failure(err)
 	}
-	picture, err := decode(ctx, in)
+	picture, err := r.decode(ctx, in)
 	if err != nil {
 		return Result{}, err
 	}

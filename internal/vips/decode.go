@@ -4,13 +4,10 @@ package vips
 import "C"
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"image/jpeg"
+	"os"
 	"runtime"
-	"slices"
 	"sync/atomic"
 	"unsafe"
 
@@ -28,12 +25,12 @@ type Picture struct {
 // Decode makes pixels of a PNG, JPEG or WebP. It returns an *Error when the
 // bytes are to blame: no picture, animated, damaged, cut off, or larger than
 // job.MaxImagePixels, which is refused before any pixel is decoded.
-func Decode(b []byte) (*Picture, error) { return DecodeContext(context.Background(), b) }
+func Decode(b []byte) (*Picture, error) { return DecodeContext(context.Background(), "", b) }
 
-// DecodeContext is Decode, and ends early with ctx's error. What libvips must
-// decode as a whole before the first line, an interlaced PNG, a progressive JPEG
-// or a WebP, it decodes to the end.
-func DecodeContext(ctx context.Context, b []byte) (*Picture, error) {
+// DecodeContext is Decode, and ends early with ctx's error. dir holds what a
+// JPEG of several passes needs besides its pixels, up to 8 bytes per pixel while
+// it is decoded; empty for the system's folder.
+func DecodeContext(ctx context.Context, dir string, b []byte) (*Picture, error) {
 	f, err := inspect(b)
 	if err != nil {
 		return nil, err
@@ -48,50 +45,111 @@ func DecodeContext(ctx context.Context, b []byte) (*Picture, error) {
 
 	p := &Picture{Width: f.Width, Height: f.Height, Bands: f.Bands()}
 	p.Pix = make([]byte, p.Width*p.Height*p.Bands)
-	width, height := p.Width, p.Height // as stored
+	d := &decoding{facts: f, ctx: ctx, data: b, pix: p.Pix, stop: new(int32), width: p.Width, height: p.Height}
 	if f.orientation >= 5 {
-		width, height = height, width
+		d.width, d.height = d.height, d.width
 	}
-	data := b
-	switch {
-	case f.Type == job.PNG:
-		data = safePNG(b)
-	case f.Type == job.JPEG && !f.Interlaced && isCutOff(f.Type, b):
-		// Some programs forget the end mark, and every viewer shows what they
-		// write. With the mark, libjpeg only warns when more than it is missing.
-		data = slices.Concat(b, []byte(jpegEnd))
-	}
-	var warned C.int
-	stop := new(int32)
-	defer context.AfterFunc(ctx, func() { atomic.StoreInt32(stop, 1) })()
-	result := C.pictor_decode(unsafe.Pointer(&data[0]), C.size_t(len(data)), loader(f.Type), C.int(f.orientation),
-		profileIntent(f.profile), light(f.profile), (*C.uchar)(&p.Pix[0]), C.int(width), C.int(height), C.int(p.Bands), &warned, (*C.int)(stop))
-	runtime.KeepAlive(data)
-	if err := ctx.Err(); err != nil {
-		C.vips_error_clear()
+	d.layout = upright(f.orientation, d.width, d.height, p.Bands)
+	defer context.AfterFunc(ctx, func() { atomic.StoreInt32(d.stop, 1) })()
+	if err := d.decode(dir); err != nil {
 		return nil, err
-	}
-	cause := lastError() // also after success: a warning leaves its text behind
-	if result != 0 {
-		return nil, blame(f.Type, b, cause)
-	}
-	if warned != 0 && f.Type == job.JPEG {
-		if err := findDamage(data); err != nil {
-			return nil, blame(f.Type, b, err)
-		}
 	}
 	return p, nil
 }
 
-// findDamage looks at a JPEG that made libjpeg warn. libjpeg warns alike of an
-// odd but whole file, such as some telephones write, and of one whose lower
-// half it had to make up in grey. Go's decoder accepts the first and refuses
-// the second. What it cannot decode at all gets the benefit of the doubt.
-func findDamage(b []byte) error {
-	_, err := jpeg.Decode(bytes.NewReader(b))
-	var unsupported jpeg.UnsupportedError
-	if errors.As(err, &unsupported) {
-		return nil
+// decoding is a picture on its way from a file to its pixels.
+type decoding struct {
+	facts
+	ctx           context.Context
+	data          []byte
+	pix           []byte
+	width, height int             // as stored
+	layout        C.pictor_layout // of the stored picture
+	stop          *int32          // set when ctx is done
+}
+
+func (d *decoding) decode(dir string) error {
+	switch {
+	case d.Type == job.PNG && d.Interlaced:
+		return d.decodeInterlaced()
+	case d.Type == job.PNG:
+		return d.run(safePNG(d.data), d.layout, d.width, d.height, nil)
+	case d.Type == job.JPEG && d.Interlaced:
+		scratch, err := scratchFile(dir)
+		if err != nil {
+			return err
+		}
+		defer scratch.Close()
+		return d.run(d.data, d.layout, d.width, d.height, scratch)
+	default:
+		return d.run(d.data, d.layout, d.width, d.height, nil)
 	}
-	return err
+}
+
+// run has libvips put width x height pixels where the layout says.
+func (d *decoding) run(data []byte, to C.pictor_layout, width, height int, scratch *os.File) error {
+	file := -1
+	if scratch != nil {
+		file = int(scratch.Fd())
+	}
+	result := C.pictor_decode(unsafe.Pointer(&data[0]), C.size_t(len(data)), loader(d.Type), profileIntent(d.profile), light(d.profile),
+		(*C.uchar)(&d.pix[0]), to, C.int(width), C.int(height), C.int(d.Bands()), C.int(file), (*C.int)(d.stop))
+	runtime.KeepAlive(data)
+	runtime.KeepAlive(scratch)
+	cause := lastError() // also after success: a warning leaves its text behind
+	switch {
+	case d.ctx.Err() != nil:
+		return d.ctx.Err()
+	case result == C.PICTOR_OUT_OF_SPACE:
+		return fmt.Errorf("decode a JPEG of several passes: no room in the folder for temporary files: %w", cause)
+	case result != C.PICTOR_DECODED:
+		return d.blame(cause)
+	}
+	return nil
+}
+
+func (d *decoding) blame(cause error) error { return blame(d.Type, d.data, cause) }
+
+// scratchFile has no name any more: nothing of it is left when the process is
+// killed.
+func scratchFile(dir string) (*os.File, error) {
+	f, err := os.CreateTemp(dir, "pictor-decode-")
+	if err != nil {
+		return nil, fmt.Errorf("open a file for the passes of a JPEG: %w", err)
+	}
+	if err := os.Remove(f.Name()); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("open a file for the passes of a JPEG: %w", err)
+	}
+	return f, nil
+}
+
+// upright says where the pixels of a stored picture lie in the upright one.
+func upright(orientation, width, height, bands int) C.pictor_layout {
+	row := bands * width
+	if orientation >= 5 { // turned by a quarter, a row is as long as the stored picture is high
+		row = bands * height
+	}
+	right, bottom := width-1, height-1
+	layout := func(origin, dx, dy int) C.pictor_layout {
+		return C.pictor_layout{origin: C.ptrdiff_t(origin), dx: C.ptrdiff_t(dx), dy: C.ptrdiff_t(dy)}
+	}
+	switch orientation {
+	case 2:
+		return layout(right*bands, -bands, row)
+	case 3:
+		return layout(right*bands+bottom*row, -bands, -row)
+	case 4:
+		return layout(bottom*row, bands, -row)
+	case 5:
+		return layout(0, row, bands)
+	case 6:
+		return layout(bottom*bands, row, -bands)
+	case 7:
+		return layout(bottom*bands+right*row, -row, -bands)
+	case 8:
+		return layout(right*row, -row, bands)
+	default:
+		return layout(0, bands, row)
+	}
 }

@@ -48,7 +48,7 @@ type Header struct {
 	Frames        int    // more than 1: animated
 	Alpha         bool
 	Grey          bool
-	Interlaced    bool // Adam7 PNG or progressive JPEG: decoding holds a whole frame besides the result
+	Interlaced    bool // Adam7 PNG, or JPEG of several passes
 	Lossless      bool // PNG, or lossless WebP
 }
 
@@ -79,6 +79,7 @@ type facts struct {
 	Header
 	orientation int    // 1 to 8, as EXIF counts
 	profile     []byte // ICC, checked; empty for none
+	png         pngFacts
 }
 
 // maxScans bounds the passes over a JPEG's whole frame. Encoders make about
@@ -118,6 +119,7 @@ func inspect(b []byte) (facts, error) {
 			Interlaced: c.interlaced != 0,
 		},
 		orientation: int(c.orientation),
+		png:         png,
 	}
 	profile := C.GoBytes(c.profile, C.int(c.profile_size))
 	switch imageType {

@@ -10,17 +10,11 @@
 // The classes of loader that bytes may reach.
 static const char *const allowed[] = { "VipsForeignLoadJpeg", "VipsForeignLoadPng", "VipsForeignLoadWebp" };
 
-// The warnings that libvips logged in this thread. Its error buffer is one for
-// all threads and cannot tell whose picture was odd.
-static _Thread_local int warnings;
-
-// count_warning keeps libvips off stderr: one truncated PNG has hundreds of
+// drop_message keeps libvips off stderr: one truncated PNG has hundreds of
 // warnings.
 static void
-count_warning(const gchar *domain, GLogLevelFlags level, const gchar *message, gpointer data)
+drop_message(const gchar *domain, GLogLevelFlags level, const gchar *message, gpointer data)
 {
-	if (level & G_LOG_LEVEL_WARNING)
-		warnings++;
 }
 
 int
@@ -48,7 +42,7 @@ pictor_start(int threads, int arenas)
 	for (size_t i = 0; i < G_N_ELEMENTS(allowed); i++)
 		vips_operation_block_set(allowed[i], FALSE);
 
-	g_log_set_handler("VIPS", G_LOG_LEVEL_WARNING | G_LOG_LEVEL_INFO | G_LOG_LEVEL_DEBUG, count_warning, NULL);
+	g_log_set_handler("VIPS", G_LOG_LEVEL_WARNING | G_LOG_LEVEL_INFO | G_LOG_LEVEL_DEBUG, drop_message, NULL);
 	return 0;
 }
 
@@ -120,32 +114,6 @@ pictor_read_header(const void *data, size_t size, int type, pictor_header *heade
 	return result;
 }
 
-// Where a stored pixel goes in the upright picture: origin + x*dx + y*dy, all
-// in bytes.
-typedef struct {
-	ptrdiff_t origin, dx, dy;
-} layout;
-
-static layout
-upright(int orientation, ptrdiff_t width, ptrdiff_t height, ptrdiff_t bands)
-{
-	// Turned by a quarter, a row of the upright picture is as long as the
-	// stored picture is high.
-	ptrdiff_t row = bands * (orientation < 5 ? width : height);
-	ptrdiff_t right = (width - 1), bottom = (height - 1);
-
-	switch (orientation) {
-	case 2: return (layout){ right * bands, -bands, row };
-	case 3: return (layout){ right * bands + bottom * row, -bands, -row };
-	case 4: return (layout){ bottom * row, bands, -row };
-	case 5: return (layout){ 0, row, bands };
-	case 6: return (layout){ bottom * bands, row, -bands };
-	case 7: return (layout){ bottom * bands + right * row, -row, -bands };
-	case 8: return (layout){ right * row, -row, bands };
-	default: return (layout){ 0, bands, row };
-	}
-}
-
 // narrow makes 8-bit sRGB of the rows of a strip, in out, unless they are that.
 // It returns where the rows are, and how many bytes apart.
 static const unsigned char *
@@ -174,7 +142,7 @@ narrow(VipsRegion *strip, const pictor_shift *shift, unsigned char *out, size_t 
 // place puts lines, of which the first is line top of the stored picture, where
 // they belong in the upright one.
 static void
-place(const unsigned char *from, size_t stride, int top, int lines, layout to, unsigned char *pixels, int width, int bands)
+place(const unsigned char *from, size_t stride, int top, int lines, pictor_layout to, unsigned char *pixels, int width, int bands)
 {
 	pixels += to.origin + top * to.dy;
 	if (to.dx == bands) {
@@ -195,20 +163,33 @@ place(const unsigned char *from, size_t stride, int top, int lines, layout to, u
 }
 
 int
-pictor_decode(const void *data, size_t size, int type, int orientation, int intent, const pictor_light *light,
-	unsigned char *pixels, int width, int height, int bands, int *warned, int *stop)
+pictor_decode(const void *data, size_t size, int type, int intent, const pictor_light *light,
+	unsigned char *pixels, pictor_layout to, int width, int height, int bands, int scratch, const int *stop)
 {
 	// The loaders decode 8 or 16 lines at a time, and 16 lines of the widest
 	// picture still fit a processor's cache. Strips asked for in order need no
 	// second frame, not even to turn the picture.
 	enum { LINES = 16 };
-	layout to = upright(orientation, width, height, bands);
-	VipsImage *image = open_image(data, size, type);
+	VipsImage *head = open_image(data, size, type), *image = head;
+	pictor_jpeg *reader = NULL;
 	VipsRegion *strip = NULL;
 	pictor_shift *shift = NULL;
-	unsigned char *rows = NULL;
-	int result = -1;
+	unsigned char *rows = NULL, *whole = NULL;
+	int result = PICTOR_BAD;
 
+	if (head && type == PICTOR_JPEG) {
+		image = (reader = pictor_jpeg_open(data, size, scratch, stop)) ? pictor_jpeg_lines(reader, head) : NULL;
+		g_object_unref(head);
+	}
+	else if (head && type == PICTOR_WEBP && !pictor_webp_is_animation(data, size)) {
+		// Where nothing is turned, colours are converted in place.
+		int turned = to.dx != bands || to.dy != (ptrdiff_t) width * bands;
+		unsigned char *frame = turned ? (whole = g_try_malloc((size_t) width * height * bands)) : pixels;
+
+		image = frame && head->Xsize == width && head->Ysize == height && head->Bands == bands &&
+			!pictor_webp_decode(data, size, frame, width, height, bands, stop) ? pictor_webp_lines(frame, head) : NULL;
+		g_object_unref(head);
+	}
 	if (!image || pictor_to_srgb(&image, intent, light, &shift))
 		goto done;
 	if (image->Xsize != width || image->Ysize != height || image->Bands != bands ||
@@ -230,15 +211,17 @@ pictor_decode(const void *data, size_t size, int type, int orientation, int inte
 		from = narrow(strip, shift, rows, &stride);
 		place(from, stride, y, lines.height, to, pixels, width, bands);
 	}
-	result = 0;
+	result = PICTOR_DECODED;
 
 done:
+	if (pictor_jpeg_out_of_space(reader))
+		result = PICTOR_OUT_OF_SPACE;
 	g_free(rows);
 	g_free(shift);
 	VIPS_UNREF(strip);
-	warnings = 0;
-	VIPS_UNREF(image); // logs how many warnings libjpeg gave, if any
-	*warned = warnings > 0;
+	VIPS_UNREF(image);
+	pictor_jpeg_close(reader);
+	g_free(whole);
 	finish();
 	return result;
 }

@@ -8,6 +8,7 @@
 #include <vips/vips.h>
 
 #include "colour.h"
+#include "jpeg.h"
 
 #if VIPS_MAJOR_VERSION < 8 || (VIPS_MAJOR_VERSION == 8 && VIPS_MINOR_VERSION < 13)
 #error "Pictor needs libvips 8.13 or newer: older ones cannot refuse the loaders that Pictor does not want"
@@ -28,12 +29,29 @@ typedef struct {
 int pictor_start(int threads, int arenas);
 int pictor_read_header(const void *data, size_t size, int type, pictor_header *header);
 
-// pictor_decode fills pixels, which has room for exactly width * height *
-// bands, sizes as stored. warned is set when the loader found the data odd and
-// went on. Any other thread may set stop, after which it fails within a few
-// lines.
-int pictor_decode(const void *data, size_t size, int type, int orientation, int intent, const pictor_light *light,
-	unsigned char *pixels, int width, int height, int bands, int *warned, int *stop);
+// A pictor_layout says where a stored pixel goes: to origin + x*dx + y*dy, all
+// in bytes.
+typedef struct {
+	ptrdiff_t origin, dx, dy;
+} pictor_layout;
+
+enum { PICTOR_DECODED, PICTOR_BAD, PICTOR_OUT_OF_SPACE };
+
+// pictor_decode puts width * height pixels of as many bands, sizes as stored,
+// where the layout says. Any other thread may set stop, after which it fails
+// soon. scratch is that of pictor_jpeg_open.
+int pictor_decode(const void *data, size_t size, int type, int intent, const pictor_light *light,
+	unsigned char *pixels, pictor_layout to, int width, int height, int bands, int scratch, const int *stop);
+
+int pictor_webp_is_animation(const void *data, size_t size);
+
+// pictor_webp_decode fills pixels, which has room for exactly width * height *
+// bands. It fails soon after *stop is set.
+int pictor_webp_decode(const void *data, size_t size, unsigned char *pixels, int width, int height, int bands, const int *stop);
+
+// pictor_webp_lines is an image of the pixels, which must outlive it. It has the
+// size and the metadata of head.
+VipsImage *pictor_webp_lines(unsigned char *pixels, VipsImage *head);
 
 // The encoders call pictorEncoded, which is Go, with watcher and how many
 // percent are done, and fail when it returns anything but 0.

@@ -10,7 +10,7 @@
 package vips
 
 /*
-#cgo pkg-config: vips libwebp
+#cgo pkg-config: vips libwebp libjpeg
 #cgo CFLAGS: -Wall
 #cgo LDFLAGS: -lm
 #include "pixels.h"

@@ -2,11 +2,76 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
+#include <webp/decode.h>
 #include <webp/encode.h>
 
 // libwebp is called here and not through libvips, which neither shows how far
-// it is nor can stop it: 100 megapixels take it half a minute.
+// it is nor can stop it: 100 megapixels take it half a minute to encode. To
+// decode them, libvips holds a frame of its own besides the one that is wanted.
+
+int
+pictor_webp_is_animation(const void *data, size_t size)
+{
+	WebPBitstreamFeatures features;
+
+	return WebPGetFeatures(data, size, &features) == VP8_STATUS_OK && features.has_animation;
+}
+
+int
+pictor_webp_decode(const void *data, size_t size, unsigned char *pixels, int width, int height, int bands, const int *stop)
+{
+	enum { PIECE = 64 * 1024 };
+	WebPDecoderConfig config;
+	WebPIDecoder *decoder;
+	VP8StatusCode status = VP8_STATUS_SUSPENDED;
+
+	if (!WebPInitDecoderConfig(&config))
+		return -1;
+	config.output.colorspace = bands == 4 ? MODE_RGBA : MODE_RGB;
+	config.output.is_external_memory = 1;
+	config.output.u.RGBA.rgba = pixels;
+	config.output.u.RGBA.stride = width * bands;
+	config.output.u.RGBA.size = (size_t) width * height * bands;
+	if (!(decoder = WebPIDecode(NULL, 0, &config)))
+		return -1;
+	for (size_t n = 0; n < size && status == VP8_STATUS_SUSPENDED;) {
+		if (g_atomic_int_get(stop))
+			break;
+		n += VIPS_MIN(PIECE, size - n);
+		status = WebPIUpdate(decoder, data, n);
+	}
+	if (status != VP8_STATUS_OK)
+		vips_error("pictor", "libwebp's status %d", status);
+	WebPIDelete(decoder);
+	return status == VP8_STATUS_OK ? 0 : -1;
+}
+
+static int
+copy_lines(VipsRegion *to, void *seq, void *a, void *b, gboolean *stop)
+{
+	const unsigned char *pixels = a;
+	VipsRect *lines = &to->valid;
+	size_t pixel = VIPS_IMAGE_SIZEOF_PEL(to->im), row = VIPS_IMAGE_SIZEOF_LINE(to->im);
+
+	for (int y = lines->top; y < VIPS_RECT_BOTTOM(lines); y++)
+		memcpy(VIPS_REGION_ADDR(to, lines->left, y), pixels + y * row + lines->left * pixel, lines->width * pixel);
+	return 0;
+}
+
+VipsImage *
+pictor_webp_lines(unsigned char *pixels, VipsImage *head)
+{
+	VipsImage *image = vips_image_new();
+
+	if (vips_image_pipelinev(image, VIPS_DEMAND_STYLE_THINSTRIP, head, NULL) ||
+		vips_image_generate(image, NULL, copy_lines, NULL, pixels, NULL)) {
+		g_object_unref(image);
+		return NULL;
+	}
+	return image;
+}
 
 typedef struct {
 	int file;
