@@ -84,20 +84,26 @@ func startRuntime(path string) error {
 	return shareMemory()
 }
 
-// shareMemory gives all sessions one pool of memory for their inner results,
-// which grows by what is asked for. By default every session has a pool of its
-// own, which grows by powers of two and keeps what its largest run needed.
+// shareMemory gives all sessions one pool of memory for their weights and inner
+// results. It takes address space by regions of which only what was used is
+// memory. What is freed in a region joins with what is free beside it, so that
+// the memory of one model serves the next: in a pool that took each block by
+// itself, as in the pool of its own that every session has by default, what all
+// the models ever needed would add up.
 func shareMemory() error {
 	const (
-		anySize         = 0
-		growAsRequested = 1
-		byDefault       = -1
+		nextPowerOfTwo = 0
+		region         = 64 << 20
 	)
 	kind, err := ort.GetMemoryInfo()
 	if err != nil {
 		return err
 	}
-	pool, err := ort.NewArenaCfg(anySize, growAsRequested, byDefault, byDefault)
+	pool, err := ort.NewArenaCfgV2(map[string]int{
+		"arena_extend_strategy":         nextPowerOfTwo,
+		"initial_chunk_size_bytes":      region,
+		"max_power_of_two_extend_bytes": region,
+	})
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"math"
+	"runtime/debug"
 
 	"pictor/internal/job"
 	"pictor/internal/vips"
@@ -36,6 +37,9 @@ func (r *Renderer) removeBG(ctx context.Context, m model, in []byte, out io.Writ
 	picture, err := r.decode(ctx, in)
 	if err != nil {
 		return Result{}, err
+	}
+	if isLarge(picture) {
+		defer debug.FreeOSMemory() // or the next picture would come on top of this one
 	}
 	steps.add(decodedShare)
 	steps.laps.begin(Model)

@@ -14,6 +14,8 @@ import (
 // one begins.
 const largePicture = 16 << 20
 
+func isLarge(p *vips.Picture) bool { return len(p.Pix) > largePicture }
+
 // upscale enlarges the picture by the model's factor, in the type it came in
 // where that type can hold it.
 //
@@ -28,9 +30,10 @@ func (r *Renderer) upscale(ctx context.Context, m model, in []byte, out io.Write
 	if err != nil {
 		return Result{}, err
 	}
-	large := len(picture.Pix) > largePicture
+	large := isLarge(picture)
 	if large {
-		debug.FreeOSMemory() // the file, and what decoding left behind
+		defer debug.FreeOSMemory() // or the next picture would come on top of this one
+		debug.FreeOSMemory()       // the file, and what decoding left behind
 	}
 	picture = dropColour(picture)
 	bleed(picture)
