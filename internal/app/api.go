@@ -136,6 +136,7 @@ func (a *API) listen(c APIConfig) error {
 	if a.api, err = open("PICTOR_LISTEN", c.Listen, append([]Address{defaultListen}, c.Others.Listen...)...); err != nil {
 		return err
 	}
+	a.api.on = httpapi.Listener(a.api.on)
 	if a.host, err = open("PICTOR_RESULTS_LISTEN", c.ResultsListen, append([]Address{defaultResults}, c.Others.Results...)...); err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"image/png"
 	"io"
 	"math/rand/v2"
+	"mime/multipart"
 	"net"
 	"net/http"
 	"os"
@@ -17,7 +18,6 @@ import (
 	"sync"
 	"testing"
 
-	"pictor/internal/apikey"
 	"pictor/internal/job"
 	"pictor/internal/point"
 	"pictor/internal/testkit/pgtest"
@@ -69,30 +69,34 @@ func runDiscarding(b *testing.B) *process {
 func BenchmarkRefusals(b *testing.B) {
 	s := newStack(b)
 	serve, floor := s.run(b, "serve"), runDiscarding(b)
-	full, poor := pgtest.NewAccount(b, s.db, point.Point), pgtest.NewAccount(b, s.db, 0)
-	for range job.MaxRunning {
-		pgtest.Queued(b, s.db, full.ID)
-	}
+	picture := noise(b)
+	formType, form := inForm(b, picture)
 	for _, row := range []struct {
 		name, contentType string
-		key               apikey.Key
-		status            int
-		picture           []byte
+		balance           point.Amount
+		running, status   int
+		body              []byte
 	}{
-		{"429 PNG", job.PNG, pgtest.NewKey(b, s.db, full.ID), http.StatusTooManyRequests, noise(b)},
-		{"402 PNG", job.PNG, pgtest.NewKey(b, s.db, poor.ID), http.StatusPaymentRequired, noise(b)},
+		{"429 PNG", job.PNG, point.Point, job.MaxRunning, http.StatusTooManyRequests, picture},
+		{"402 PNG", job.PNG, 0, 0, http.StatusPaymentRequired, picture},
+		{"429 form", formType, point.Point, job.MaxRunning, http.StatusTooManyRequests, form},
 	} {
 		b.Run(row.name, func(b *testing.B) {
 			const uploads, turns = 400, 5
+			account := pgtest.NewAccount(b, s.db, row.balance)
+			for range row.running {
+				pgtest.Queued(b, s.db, account.ID)
+			}
+			key := pgtest.NewKey(b, s.db, account.ID)
 			send := func(p *process, path string, status int) float64 {
 				from := cpuTime(b, p)
 				var all sync.WaitGroup
 				for range 4 {
 					all.Go(func() {
 						for range uploads / 4 {
-							q, err := http.NewRequest(http.MethodPost, p.baseURL+path, bytes.NewReader(row.picture))
+							q, err := http.NewRequest(http.MethodPost, p.baseURL+path, bytes.NewReader(row.body))
 							must(b, err)
-							q.Header.Set("Authorization", "Bearer "+string(row.key))
+							q.Header.Set("Authorization", "Bearer "+string(key))
 							q.Header.Set("Content-Type", row.contentType)
 							answer, err := http.DefaultClient.Do(q)
 							if err != nil {
@@ -134,6 +138,19 @@ func noise(b *testing.B) []byte {
 	var out bytes.Buffer
 	must(b, png.Encode(&out, picture))
 	return out.Bytes()
+}
+
+// inForm is the picture as a browser sends it.
+func inForm(b *testing.B, picture []byte) (contentType string, body []byte) {
+	b.Helper()
+	var out bytes.Buffer
+	form := multipart.NewWriter(&out)
+	file, err := form.CreateFormFile("image", "noise.png")
+	must(b, err)
+	_, err = file.Write(picture)
+	must(b, err)
+	must(b, form.Close())
+	return form.FormDataContentType(), out.Bytes()
 }
 
 // cpuTime is the processor time that a process has taken, in seconds.

@@ -26,17 +26,17 @@ func callerOf(ctx context.Context) caller {
 }
 
 // HandleBearer checks `Authorization: Bearer <API_KEY>`.
-func (a *API) HandleBearer(ctx context.Context, _ api.OperationName, t api.Bearer) (context.Context, error) {
-	return a.authenticate(ctx, t.Token)
+func (a *API) HandleBearer(ctx context.Context, operation api.OperationName, t api.Bearer) (context.Context, error) {
+	return a.authenticate(ctx, operation, t.Token)
 }
 
 // HandleAPIKey checks `X-Api-Key: <API_KEY>`. With both headers it runs after
 // HandleBearer and gets the context that that one returned.
-func (a *API) HandleAPIKey(ctx context.Context, _ api.OperationName, t api.APIKey) (context.Context, error) {
-	return a.authenticate(ctx, t.APIKey)
+func (a *API) HandleAPIKey(ctx context.Context, operation api.OperationName, t api.APIKey) (context.Context, error) {
+	return a.authenticate(ctx, operation, t.APIKey)
 }
 
-func (a *API) authenticate(ctx context.Context, secret string) (context.Context, error) {
+func (a *API) authenticate(ctx context.Context, operation api.OperationName, secret string) (context.Context, error) {
 	key, ok := apikey.Parse(a.config.KeyPrefix, strings.TrimSpace(secret))
 	if !ok {
 		return ctx, fault.New(fault.InvalidKey, "This is not an API key of this service: check that it was copied whole.")
@@ -52,8 +52,10 @@ func (a *API) authenticate(ctx context.Context, secret string) (context.Context,
 	if err != nil {
 		return ctx, err
 	}
-	exchangeOf(ctx).account = account
+	x := exchangeOf(ctx)
+	x.account = account
 	ctx = logctx.With(ctx, slog.Int64("account", account))
+	a.refuseEarly(ctx, x, operation)
 	return context.WithValue(ctx, callerKey{}, caller{hash, account}), nil
 }
 

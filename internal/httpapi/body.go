@@ -60,12 +60,15 @@ type body struct {
 	expects  bool  // the client sends nothing before it is asked to
 	conn     *http.ResponseController
 	ctx      context.Context
+	line     *connection // nil: what nobody looks at is copied all the same
 
 	memory  *semaphore.Weighted // nil: this body is not held in memory
 	share   int64               // of memory; 0 while none is held
 	release func()
 
-	started time.Time // of the first Read
+	first   func() error // may refuse the body before it is read; it reads itself
+	again   []byte       // was read by first, and comes once more
+	started time.Time    // of the first Read
 	count   int64
 	until   int64 // the count that the deadline is for
 	err     error // what every further Read answers
@@ -80,6 +83,7 @@ func newBody(w http.ResponseWriter, r *http.Request, memory *semaphore.Weighted,
 		expects:  r.Header.Get("Expect") != "",
 		conn:     http.NewResponseController(w),
 		ctx:      r.Context(),
+		line:     connectionOf(r.Context()),
 		release:  func() {},
 	}
 	if mediaType == "application/json" {
@@ -96,7 +100,14 @@ func newBody(w http.ResponseWriter, r *http.Request, memory *semaphore.Weighted,
 // return them.
 func (b *body) Read(p []byte) (int, error) {
 	if b.err == nil && b.started.IsZero() {
-		b.err = b.start()
+		if err := b.start(); err != nil {
+			b.err = err
+		}
+	}
+	if len(b.again) > 0 {
+		n := copy(p, b.again)
+		b.again = b.again[n:]
+		return n, nil
 	}
 	if b.err != nil {
 		return 0, b.err
@@ -128,10 +139,17 @@ func (b *body) Read(p []byte) (int, error) {
 // start refuses a body whose length says that it is too large, and takes the
 // memory that it needs.
 func (b *body) start() error {
-	b.started = time.Now()
 	if b.declared > b.limit {
+		b.started = time.Now()
 		return tooLarge()
 	}
+	if first := b.first; first != nil {
+		b.first = nil
+		if err := first(); err != nil || !b.started.IsZero() {
+			return err
+		}
+	}
+	b.started = time.Now()
 	if b.memory == nil {
 		return nil
 	}
@@ -152,6 +170,20 @@ func (b *body) Close() error { return nil }
 // finish reads to the end what a decoder left after the image, such as the last
 // line of a form: net/http watches for a client that leaves only after that.
 func (b *body) finish() { _, _ = io.CopyN(io.Discard, b, envelope) }
+
+// skip reads the rest without anybody looking at it. The buffer is for that
+// alone, and whatever was in it stays there.
+func (b *body) skip(buffer []byte) error {
+	b.line.ignore(buffer)
+	defer b.line.regard()
+	for {
+		if _, err := b.Read(buffer); err == io.EOF {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+}
 
 // drain reads what the client still sends, so that it gets to see the answer.
 func (b *body) drain() {

@@ -17,17 +17,10 @@ import (
 	"pictor/internal/postgres"
 )
 
-// source is where the image of a request is: exactly one of the three.
-type source struct {
-	url    string
-	base64 string
-	bytes  io.Reader
-}
-
 // creation is what a request for a job asks, whichever way it was sent.
 type creation struct {
 	task  job.Task
-	image source
+	image intake.Source
 	wait  time.Duration
 	key   string // Idempotency-Key
 }
@@ -133,36 +126,19 @@ func (a *API) admit(ctx context.Context, c creation) (postgres.Admitted, error) 
 	return admitted, err
 }
 
-// takeOrRefuse looks at the account before the image is stored anywhere, and
-// before it is read where that saves the most.
+// takeOrRefuse looks at the account, unless that was done, before the image is
+// downloaded or stored. An image that would not be taken anyway is refused for
+// that: its sender must not send it again once there is room for its job.
 func (a *API) takeOrRefuse(ctx context.Context, c creation) (*intake.Image, error) {
-	look := func() error { return a.admission.Look(ctx, callerOf(ctx).account, c.task, c.key) }
-	if c.image.bytes != nil {
-		if refused := look(); refused != nil {
-			return nil, a.intake.Refuse(ctx, c.task, c.image.bytes, refused)
+	if exchangeOf(ctx).looked != c.task {
+		if refused := a.admission.Look(ctx, callerOf(ctx).account, c.task, c.key); refused != nil {
+			if err := a.intake.Glance(ctx, c.task, c.image); err != nil {
+				return nil, err
+			}
+			return nil, refused
 		}
-		return a.take(ctx, c.task, c.image)
 	}
-	image, err := a.take(ctx, c.task, c.image)
-	if err != nil {
-		return nil, err
-	}
-	if refused := look(); refused != nil {
-		_ = image.Close()
-		return nil, refused
-	}
-	return image, nil
-}
-
-func (a *API) take(ctx context.Context, task job.Task, from source) (*intake.Image, error) {
-	switch {
-	case from.url != "":
-		return a.intake.URL(ctx, task, from.url)
-	case from.base64 != "":
-		return a.intake.Base64(ctx, task, from.base64)
-	default:
-		return a.intake.Read(ctx, task, from.bytes)
-	}
+	return a.intake.Take(ctx, c.task, c.image)
 }
 
 // checkKey refuses bytes that are no text: a header may hold any.
@@ -173,33 +149,36 @@ func checkKey(idempotencyKey string) error {
 	return nil
 }
 
-func fromJSON(url, base64 api.OptString) (source, error) {
+func fromJSON(url, base64 api.OptString) (intake.Source, error) {
 	switch {
 	case url.Value != "" && base64.Value != "":
-		return source{}, fault.New(fault.InvalidRequest, "Send either image_url or image_base64, not both.")
+		return intake.Source{}, fault.New(fault.InvalidRequest, "Send either image_url or image_base64, not both.")
 	case url.Value == "" && base64.Value == "":
-		return source{}, missingImage()
+		return intake.Source{}, missingImage()
 	}
-	return source{url: url.Value, base64: base64.Value}, nil
+	return intake.Source{URL: url.Value, Base64: base64.Value}, nil
 }
 
-func fromForm(image, file api.OptMultipartFile) (source, error) {
+func fromForm(image, file api.OptMultipartFile) (intake.Source, error) {
 	for _, part := range []api.OptMultipartFile{image, file} {
-		if part.Set && part.Value.Size > 0 {
-			return source{bytes: part.Value.File}, nil
+		switch {
+		case part.Value.Size > job.MaxImageBytes:
+			return intake.Source{}, tooLarge()
+		case part.Value.Size > 0:
+			return intake.Source{Bytes: part.Value.File}, nil
 		}
 	}
-	return source{}, missingImage()
+	return intake.Source{}, missingImage()
 }
 
-func fromBody(r io.Reader) (source, error) {
+func fromBody(r io.Reader) (intake.Source, error) {
 	buffered := bufio.NewReader(r)
 	if _, err := buffered.Peek(1); err == io.EOF {
-		return source{}, missingImage()
+		return intake.Source{}, missingImage()
 	} else if err != nil {
-		return source{}, fmt.Errorf("read the body: %w", err)
+		return intake.Source{}, fmt.Errorf("read the body: %w", err)
 	}
-	return source{bytes: buffered}, nil
+	return intake.Source{Bytes: buffered}, nil
 }
 
 // firstSet is a value of the body, or else that of the query.

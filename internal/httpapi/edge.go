@@ -38,6 +38,7 @@ type exchange struct {
 	conn    *http.ResponseController
 	allowed time.Duration // for the answer to reach the client, from its header on
 	account int64         // 0 until the key was checked
+	looked  job.Task      // that the account may have now, "" while nobody has looked
 	job     job.ID        // "" until one is made or named
 	refusal *fault.Error  // what the answer says, for the log
 	held    *held         // set by a handler whose answer has to wait: see hold.go

@@ -19,6 +19,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
 	_ "time/tzdata" // Asia/Ho_Chi_Minh where the system has no zone files
 
@@ -70,6 +71,7 @@ type API struct {
 	keys          *keyCache
 	memory        *semaphore.Weighted // see body.reserve
 	held          *returns
+	buffers       sync.Pool // for refuseUpload
 	routes        *api.Server
 }
 
@@ -88,6 +90,7 @@ func New(c Config, db *postgres.DB, in *intake.Intake, ad *admission.Admission, 
 		c.JSONMemory = defaultJSONMemory
 	}
 	a := &API{config: c, db: db, intake: in, admission: ad, waits: waits, store: store, log: log, held: newReturns()}
+	a.buffers.New = func() any { b := make([]byte, 256<<10); return &b }
 	if err := a.prepare(); err != nil {
 		return nil, err
 	}

@@ -43,14 +43,6 @@ func (c *returned) CloseWrite() error {
 
 type returnedKey struct{}
 
-// ConnContext is for the http.Server that serves Held.
-func (a *API) ConnContext(ctx context.Context, c net.Conn) context.Context {
-	if back, ok := c.(*returned); ok {
-		return context.WithValue(ctx, returnedKey{}, back)
-	}
-	return ctx
-}
-
 // takeHeld is the held request that a request stands for, if it does. Requests
 // of one connection come one after the other, so this needs no lock.
 func takeHeld(ctx context.Context) *held {

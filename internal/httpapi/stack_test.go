@@ -78,6 +78,7 @@ func startOn(t testing.TB, db *postgres.DB, change ...func(*httpapi.Config)) *st
 	t.Cleanup(s.waits.Close)
 
 	s.server = httptest.NewUnstartedServer(nil)
+	s.server.Listener = httpapi.Listener(s.server.Listener)
 	config := httpapi.Config{
 		BaseURL:    "http://" + s.server.Listener.Addr().String() + "/api/v1",
 		ResultsURL: results,

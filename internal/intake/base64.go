@@ -11,17 +11,17 @@ import (
 	"pictor/internal/job"
 )
 
-// Base64 takes an image as base64 text, plain or in a data: URL.
+// base64 takes an image as base64 text, plain or in a data: URL.
 //
 // Line breaks and blanks are skipped, padding may be missing, and the URL-safe
 // alphabet is understood: none of these has a second meaning. What a data: URL
 // says about the type is not believed.
-func (in *Intake) Base64(ctx context.Context, task job.Task, s string) (*Image, error) {
+func (in *Intake) base64(ctx context.Context, task job.Task, s string, take takes) (*Image, error) {
 	r, err := openBase64(s)
 	if err != nil {
 		return nil, noBase64(err)
 	}
-	return in.take(ctx, task, r, func(err error) error {
+	return take(ctx, task, r, func(err error) error {
 		if ctx.Err() != nil {
 			return err
 		}

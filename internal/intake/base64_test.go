@@ -38,7 +38,7 @@ func TestBase64_takes(t *testing.T) {
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				image, err := newIntake(t, intake.Config{}).Base64(t.Context(), job.RemoveBG, s)
+				image, err := newIntake(t, intake.Config{}).Take(t.Context(), job.RemoveBG, intake.Source{Base64: s})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -75,7 +75,7 @@ func TestBase64_refuses(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			_, err := newIntake(t, intake.Config{}).Base64(t.Context(), job.RemoveBG, row.text)
+			_, err := newIntake(t, intake.Config{}).Take(t.Context(), job.RemoveBG, intake.Source{Base64: row.text})
 			refused(t, err, row.code, "")
 		})
 	}

@@ -43,7 +43,7 @@ func TestGuard_refuses_addresses_that_are_not_public(t *testing.T) {
 		}
 		// A literal in the URL is the client's own doing, and said so.
 		u := url.URL{Scheme: "http", Host: netip.AddrPortFrom(addr, 8080).String(), Path: "/cat.png"}
-		_, err := in.URL(t.Context(), job.RemoveBG, u.String())
+		_, err := in.Take(t.Context(), job.RemoveBG, intake.Source{URL: u.String()})
 		refused(t, err, fault.InvalidImageURL, "public host")
 	}
 }
@@ -103,11 +103,11 @@ func TestURL_refuses_what_is_no_absolute_public_URL(t *testing.T) {
 		"http://[fe80::1%25eth0]/", "http://[::ffff:7f00:1]/",
 		"http://example.com/" + strings.Repeat("a", 9000),
 	} {
-		_, err := in.URL(t.Context(), job.RemoveBG, s)
+		_, err := in.Take(t.Context(), job.RemoveBG, intake.Source{URL: s})
 		refused(t, err, fault.InvalidImageURL, "absolute http(s) URL")
 	}
 	for _, s := range []string{"", " ", "\n"} {
-		_, err := in.URL(t.Context(), job.RemoveBG, s)
+		_, err := in.Take(t.Context(), job.RemoveBG, intake.Source{URL: s})
 		refused(t, err, fault.MissingImage, "")
 	}
 }

@@ -21,7 +21,6 @@ import (
 	"net/netip"
 	"os"
 	"strconv"
-	"sync"
 	"syscall"
 	"time"
 
@@ -53,7 +52,6 @@ type Intake struct {
 	guard      *guard
 	client     *http.Client
 	urlTimeout time.Duration
-	buffers    sync.Pool // of Refuse
 }
 
 // New makes an Intake, and fails when it could not store an image.
@@ -85,10 +83,34 @@ func (i *Image) Reader() io.ReadSeeker { return io.NewSectionReader(i.file, 0, i
 // Close frees the disk space.
 func (i *Image) Close() error { return i.file.Close() }
 
-// Read takes the bytes of an image: a raw body or the file of a form.
-func (in *Intake) Read(ctx context.Context, task job.Task, r io.Reader) (*Image, error) {
-	return in.take(ctx, task, r, unreadable)
+// Source is where an image is: exactly one of the three.
+type Source struct {
+	URL    string
+	Base64 string    // plain or in a data: URL
+	Bytes  io.Reader // a raw body or the file of a form
 }
+
+// Take takes an image.
+func (in *Intake) Take(ctx context.Context, task job.Task, s Source) (*Image, error) {
+	return in.from(ctx, task, s, in.take)
+}
+
+// from opens the source and has its bytes taken, or looked at.
+func (in *Intake) from(ctx context.Context, task job.Task, s Source, take takes) (*Image, error) {
+	switch {
+	case s.URL != "":
+		return in.url(ctx, task, s.URL, take)
+	case s.Base64 != "":
+		return in.base64(ctx, task, s.Base64, take)
+	case s.Bytes != nil:
+		return take(ctx, task, s.Bytes, unreadable)
+	}
+	return nil, missing()
+}
+
+// takes is in.take or in.glance. refuse says what an error of the reader means
+// for the client.
+type takes func(ctx context.Context, task job.Task, r io.Reader, refuse func(error) error) (*Image, error)
 
 // unreadable says what an error of a request's body means for the client.
 func unreadable(err error) error {
@@ -101,8 +123,7 @@ func unreadable(err error) error {
 	return fmt.Errorf("read an image: %w", err)
 }
 
-// take spools, measures and checks. refuse says what an error of the reader
-// means for the client.
+// take spools, measures and checks.
 func (in *Intake) take(ctx context.Context, task job.Task, r io.Reader, refuse func(error) error) (*Image, error) {
 	f, err := in.tempFile()
 	if err != nil {

@@ -41,7 +41,7 @@ func TestRead_takes_a_picture_of_each_type(t *testing.T) {
 			t.Parallel()
 			sent := photo(t, row.file)
 			row.want.Size = int64(len(sent))
-			image, err := newIntake(t, intake.Config{}).Read(t.Context(), job.RemoveBG, iotest.OneByteReader(bytes.NewReader(sent)))
+			image, err := newIntake(t, intake.Config{}).Take(t.Context(), job.RemoveBG, intake.Source{Bytes: iotest.OneByteReader(bytes.NewReader(sent))})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -87,7 +87,7 @@ func TestRead_refuses(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			_, err := newIntake(t, intake.Config{}).Read(t.Context(), row.task, row.body)
+			_, err := newIntake(t, intake.Config{}).Take(t.Context(), row.task, intake.Source{Bytes: row.body})
 			refused(t, err, row.code, row.message)
 		})
 	}
@@ -107,7 +107,7 @@ func TestRead_takes_what_is_just_within_the_limits(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			image, err := newIntake(t, intake.Config{}).Read(t.Context(), row.task, bytes.NewReader(row.body))
+			image, err := newIntake(t, intake.Config{}).Take(t.Context(), row.task, intake.Source{Bytes: bytes.NewReader(row.body)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -120,7 +120,7 @@ func TestRead_takes_what_is_just_within_the_limits(t *testing.T) {
 func TestRead_stops_one_byte_over_the_limit(t *testing.T) {
 	t.Parallel()
 	endless := &counted{r: zeros{}}
-	_, err := newIntake(t, intake.Config{}).Read(t.Context(), job.RemoveBG, endless)
+	_, err := newIntake(t, intake.Config{}).Take(t.Context(), job.RemoveBG, intake.Source{Bytes: endless})
 	refused(t, err, fault.FileTooLarge, "")
 	if over := endless.n - job.MaxImageBytes; over > 64<<10 {
 		t.Errorf("read %d bytes more than it had to", over)
@@ -134,7 +134,7 @@ func TestRead_leaves_no_file_behind_and_reports_trouble_of_our_own(t *testing.T)
 		t.Fatal(err)
 	}
 	in := newIntake(t, intake.Config{Dir: dir})
-	image, err := in.Read(t.Context(), job.RemoveBG, bytes.NewReader(photo(t, "chelsea.png")))
+	image, err := in.Take(t.Context(), job.RemoveBG, intake.Source{Bytes: bytes.NewReader(photo(t, "chelsea.png"))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +147,7 @@ func TestRead_leaves_no_file_behind_and_reports_trouble_of_our_own(t *testing.T)
 	if err := os.Remove(dir); err != nil {
 		t.Fatal(err)
 	}
-	_, err = in.Read(t.Context(), job.RemoveBG, bytes.NewReader(photo(t, "chelsea.png")))
+	_, err = in.Take(t.Context(), job.RemoveBG, intake.Source{Bytes: bytes.NewReader(photo(t, "chelsea.png"))})
 	refused(t, err, fault.Unavailable, "")
 	if _, err := intake.New(intake.Config{Dir: dir}); err == nil {
 		t.Error("New took a folder that is not there")
@@ -158,7 +158,7 @@ func TestRead_ends_with_its_context(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	body := io.MultiReader(strings.NewReader("x"), onRead(cancel), zeros{})
-	if _, err := newIntake(t, intake.Config{}).Read(ctx, job.RemoveBG, body); !errors.Is(err, context.Canceled) {
+	if _, err := newIntake(t, intake.Config{}).Take(ctx, job.RemoveBG, intake.Source{Bytes: body}); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v, want that it was cancelled", err)
 	}
 }
@@ -166,7 +166,7 @@ func TestRead_ends_with_its_context(t *testing.T) {
 func TestImage_gives_independent_readers(t *testing.T) {
 	t.Parallel()
 	sent := photo(t, "chelsea.png")
-	image, err := newIntake(t, intake.Config{}).Read(t.Context(), job.RemoveBG, bytes.NewReader(sent))
+	image, err := newIntake(t, intake.Config{}).Take(t.Context(), job.RemoveBG, intake.Source{Bytes: bytes.NewReader(sent)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,8 +191,10 @@ func TestIntake_takes_20_MB_to_the_byte_without_a_copy_in_memory(t *testing.T) {
 	sent := padded(photo(t, "chelsea.png"), job.MaxImageBytes)
 	text := base64Of(sent)
 	for name, read := range map[string]func() (*intake.Image, error){
-		"bytes":  func() (*intake.Image, error) { return in.Read(t.Context(), job.RemoveBG, bytes.NewReader(sent)) },
-		"base64": func() (*intake.Image, error) { return in.Base64(t.Context(), job.RemoveBG, text) },
+		"bytes": func() (*intake.Image, error) {
+			return in.Take(t.Context(), job.RemoveBG, intake.Source{Bytes: bytes.NewReader(sent)})
+		},
+		"base64": func() (*intake.Image, error) { return in.Take(t.Context(), job.RemoveBG, intake.Source{Base64: text}) },
 	} {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
@@ -230,7 +232,7 @@ func FuzzRead(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		image, err := in.Read(t.Context(), job.Upscale4x, bytes.NewReader(b))
+		image, err := in.Take(t.Context(), job.Upscale4x, intake.Source{Bytes: bytes.NewReader(b)})
 		if err != nil {
 			if code := fault.From(err).Code; code != fault.InvalidImage && code != fault.MissingImage {
 				t.Fatalf("%d bytes gave %v", len(b), err)

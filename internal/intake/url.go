@@ -23,9 +23,9 @@ const (
 	maxURL       = 8 << 10 // characters
 )
 
-// URL downloads an image. The whole of it, from the look-up of the name to the
+// url downloads an image. The whole of it, from the look-up of the name to the
 // last byte and over at most three redirects, has job.URLTimeout.
-func (in *Intake) URL(ctx context.Context, task job.Task, s string) (*Image, error) {
+func (in *Intake) url(ctx context.Context, task job.Task, s string, take takes) (*Image, error) {
 	s = strings.TrimSpace(s)
 	if s == "" {
 		return nil, missing()
@@ -52,7 +52,7 @@ func (in *Intake) URL(ctx context.Context, task job.Task, s string) (*Image, err
 		return nil, refuse(err)
 	}
 	defer body.Close()
-	image, err := in.take(limited, task, body, refuse)
+	image, err := take(limited, task, body, refuse)
 	if errors.Is(err, missing()) {
 		return nil, fault.New(fault.InvalidImage, "image_url leads to an empty file. Send the address of a PNG, JPEG or WebP file.")
 	}

@@ -46,7 +46,7 @@ func TestURL_downloads_a_picture(t *testing.T) {
 		_, _ = w.Write(sent)
 	}))
 	t.Cleanup(server.Close)
-	image, err := newIntake(t, intake.Config{Allow: loopback()}).URL(t.Context(), job.RemoveBG, " "+server.URL+"/cat?x=1#top\n")
+	image, err := newIntake(t, intake.Config{Allow: loopback()}).Take(t.Context(), job.RemoveBG, intake.Source{URL: " " + server.URL + "/cat?x=1#top\n"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,13 +71,13 @@ func TestURL_downloads_over_TLS_from_servers_it_can_trust(t *testing.T) {
 	t.Cleanup(server.Close)
 	roots := x509.NewCertPool()
 	roots.AddCert(server.Certificate())
-	image, err := newIntake(t, intake.Config{Allow: loopback(), Roots: roots}).URL(t.Context(), job.RemoveBG, server.URL)
+	image, err := newIntake(t, intake.Config{Allow: loopback(), Roots: roots}).Take(t.Context(), job.RemoveBG, intake.Source{URL: server.URL})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer image.Close()
 
-	_, err = newIntake(t, intake.Config{Allow: loopback()}).URL(t.Context(), job.RemoveBG, server.URL)
+	_, err = newIntake(t, intake.Config{Allow: loopback()}).Take(t.Context(), job.RemoveBG, intake.Source{URL: server.URL})
 	refused(t, err, fault.ImageURLUnreachable, "")
 }
 
@@ -112,7 +112,7 @@ func TestURL_says_why_it_has_no_picture(t *testing.T) {
 			server.Config.ErrorLog = log.New(io.Discard, "", 0)
 			server.Start()
 			t.Cleanup(server.Close)
-			_, err := newIntake(t, intake.Config{Allow: loopback()}).URL(t.Context(), job.RemoveBG, server.URL)
+			_, err := newIntake(t, intake.Config{Allow: loopback()}).Take(t.Context(), job.RemoveBG, intake.Source{URL: server.URL})
 			refused(t, err, row.code, "")
 		})
 	}
@@ -123,7 +123,7 @@ func TestURL_takes_identity_and_20_MB_to_the_byte(t *testing.T) {
 	sent := padded(photo(t, "chelsea.png"), job.MaxImageBytes)
 	server := httptest.NewServer(header("Content-Encoding", "Identity", sent))
 	t.Cleanup(server.Close)
-	image, err := newIntake(t, intake.Config{Allow: loopback()}).URL(t.Context(), job.RemoveBG, server.URL)
+	image, err := newIntake(t, intake.Config{Allow: loopback()}).Take(t.Context(), job.RemoveBG, intake.Source{URL: server.URL})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +149,7 @@ func TestURL_follows_three_redirects_and_takes_nothing_along(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	in := newIntake(t, intake.Config{Allow: loopback()})
-	image, err := in.URL(t.Context(), job.RemoveBG, server.URL+"/3")
+	image, err := in.Take(t.Context(), job.RemoveBG, intake.Source{URL: server.URL + "/3"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +158,7 @@ func TestURL_follows_three_redirects_and_takes_nothing_along(t *testing.T) {
 	if carried.Load() {
 		t.Error("a Referer, a cookie or credentials went along")
 	}
-	_, err = in.URL(t.Context(), job.RemoveBG, server.URL+"/4")
+	_, err = in.Take(t.Context(), job.RemoveBG, intake.Source{URL: server.URL + "/4"})
 	refused(t, err, fault.ImageURLUnreachable, "")
 }
 
@@ -178,7 +178,7 @@ func TestURL_does_not_follow_a_redirect_to(t *testing.T) {
 			server := serveAt(t, "127.0.0.2", http.RedirectHandler(to, http.StatusFound))
 			names := nameServer(t, map[string][]string{"canary.test.": {"127.0.0.1"}})
 			in := newIntake(t, intake.Config{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.2/32")}, Resolver: names})
-			_, err := in.URL(t.Context(), job.RemoveBG, server)
+			_, err := in.Take(t.Context(), job.RemoveBG, intake.Source{URL: server})
 			refused(t, err, fault.ImageURLUnreachable, "")
 		})
 	}
@@ -199,7 +199,7 @@ func TestURL_does_not_send_credentials_that_a_redirect_names(t *testing.T) {
 		_, _ = w.Write(photo(t, "chelsea.png"))
 	}))
 	t.Cleanup(server.Close)
-	_, err := newIntake(t, intake.Config{Allow: loopback()}).URL(t.Context(), job.RemoveBG, server.URL+"/")
+	_, err := newIntake(t, intake.Config{Allow: loopback()}).Take(t.Context(), job.RemoveBG, intake.Source{URL: server.URL + "/"})
 	refused(t, err, fault.ImageURLUnreachable, "")
 }
 
@@ -211,10 +211,10 @@ func TestURL_does_not_connect_to_a_name_of_an_address_that_is_not_public(t *test
 		"mapped.test.": {"::ffff:127.0.0.1"},
 	})})
 	for _, name := range []string{"canary.test", "CANARY.test.", "mapped.test"} {
-		_, err := in.URL(t.Context(), job.RemoveBG, "http://"+name+":"+port+"/")
+		_, err := in.Take(t.Context(), job.RemoveBG, intake.Source{URL: "http://" + name + ":" + port + "/"})
 		refused(t, err, fault.ImageURLUnreachable, "")
 	}
-	_, err := in.URL(t.Context(), job.RemoveBG, "http://127.0.0.1:"+port+"/")
+	_, err := in.Take(t.Context(), job.RemoveBG, intake.Source{URL: "http://127.0.0.1:" + port + "/"})
 	refused(t, err, fault.InvalidImageURL, "")
 	if n := knocks.Load(); n != 0 {
 		t.Errorf("%d connections were made", n)
@@ -229,7 +229,7 @@ func TestURL_checks_the_address_that_it_connects_to(t *testing.T) {
 	names := nameServer(t, map[string][]string{"rebinding.test.": {"127.0.0.2", "127.0.0.1"}})
 	serveAtPort(t, "127.0.0.2", port, http.RedirectHandler("http://rebinding.test:"+port+"/again", http.StatusFound))
 	in := newIntake(t, intake.Config{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.2/32")}, Resolver: names})
-	_, err := in.URL(t.Context(), job.RemoveBG, "http://rebinding.test:"+port+"/")
+	_, err := in.Take(t.Context(), job.RemoveBG, intake.Source{URL: "http://rebinding.test:" + port + "/"})
 	refused(t, err, fault.ImageURLUnreachable, "")
 	if got := err.Error(); !strings.Contains(got, "127.0.0.1") {
 		t.Errorf("the log does not name the address: %s", got)
@@ -258,7 +258,7 @@ func TestURL_says_the_same_of_every_address_that_does_not_answer(t *testing.T) {
 		"http://" + notHTTP(t) + "/",
 		"https://" + notHTTP(t) + "/",
 	} {
-		_, err := in.URL(t.Context(), job.RemoveBG, u)
+		_, err := in.Take(t.Context(), job.RemoveBG, intake.Source{URL: u})
 		refused(t, err, fault.ImageURLUnreachable, "15 seconds")
 		messages[fault.From(err).Message] = true
 	}
@@ -291,7 +291,7 @@ func TestURL_ends_when_its_time_is_up(t *testing.T) {
 			server := httptest.NewServer(answer)
 			t.Cleanup(server.Close)
 			in := newIntake(t, intake.Config{Allow: loopback(), URLTimeout: 100 * time.Millisecond})
-			_, err := in.URL(t.Context(), job.RemoveBG, server.URL)
+			_, err := in.Take(t.Context(), job.RemoveBG, intake.Source{URL: server.URL})
 			refused(t, err, fault.ImageURLUnreachable, "")
 			if !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("the cause is %v, want that the time was up", err)
@@ -310,7 +310,7 @@ func TestURL_ends_with_its_context(t *testing.T) {
 		<-r.Context().Done()
 	}))
 	t.Cleanup(server.Close)
-	_, err := newIntake(t, intake.Config{Allow: loopback()}).URL(ctx, job.RemoveBG, server.URL)
+	_, err := newIntake(t, intake.Config{Allow: loopback()}).Take(ctx, job.RemoveBG, intake.Source{URL: server.URL})
 	var refusal *fault.Error
 	if !errors.Is(err, context.Canceled) || errors.As(err, &refusal) {
 		t.Errorf("error %v, want only that it was cancelled", err)
@@ -323,7 +323,7 @@ func TestURL_keeps_signed_addresses_out_of_its_errors(t *testing.T) {
 	server.Close()
 	in := newIntake(t, intake.Config{Allow: loopback()})
 	for _, s := range []string{server.URL + "/cat.png?signature=SECRET", "http://[::1?signature=SECRET", "http://u:SECRET@example.com/"} {
-		_, err := in.URL(t.Context(), job.RemoveBG, s)
+		_, err := in.Take(t.Context(), job.RemoveBG, intake.Source{URL: s})
 		if err == nil || strings.Contains(err.Error(), "SECRET") {
 			t.Errorf("the error is %v", err)
 		}
@@ -342,7 +342,7 @@ func TestURL_uses_no_proxy(t *testing.T) {
 		t.Fatal(err)
 	}
 	names := nameServer(t, map[string][]string{"pictures.test.": {"127.0.0.2"}})
-	image, err := newIntake(t, intake.Config{Allow: loopback(), Resolver: names}).URL(t.Context(), job.RemoveBG, "http://pictures.test:"+u.Port()+"/")
+	image, err := newIntake(t, intake.Config{Allow: loopback(), Resolver: names}).Take(t.Context(), job.RemoveBG, intake.Source{URL: "http://pictures.test:" + u.Port() + "/"})
 	if err != nil {
 		t.Fatal(err)
 	}
