@@ -6,6 +6,7 @@ import (
 	"flag"
 	"image"
 	"image/color"
+	"image/jpeg"
 	"image/png"
 	"math"
 	"os"
@@ -281,3 +282,12 @@ type fakeModel struct{ run fakeEngine }
 
 func (m fakeModel) Run(ctx context.Context, in, out onnx.Tensor) error { return m.run(ctx, in, out) }
 func (m fakeModel) Close() error                                       { return nil }
+
+func asJPEG(t testing.TB, p *vips.Picture) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	if err := jpeg.Encode(&b, toImage(p), &jpeg.Options{Quality: 95}); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
