@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"testing"
 	"testing/iotest"
@@ -88,6 +90,24 @@ func TestGlance_says_what_Read_would_say_of_the_image(t *testing.T) {
 			}
 		})
 	}
+}
+
+// An account without Point could have any number of images downloaded. Here the
+// rest never comes, and Glance does not wait for it.
+func TestGlance_downloads_no_more_than_the_beginning(t *testing.T) {
+	t.Parallel()
+	gone := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = w.Write(append(photo(t, "chelsea.png"), long(64<<10)...))
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+		close(gone)
+	}))
+	defer server.Close()
+	if err := newIntake(t, intake.Config{Allow: loopback()}).Glance(t.Context(), job.RemoveBG, intake.Source{URL: server.URL}); err != nil {
+		t.Error(err)
+	}
+	<-gone
 }
 
 func long(n int) []byte { return bytes.Repeat([]byte("x"), n) }
