@@ -27,8 +27,12 @@ import (
 // flushTimeout bounds how long a stop waits for the last spans to be sent.
 const flushTimeout = 5 * time.Second
 
-// traceHeader is W3C's name of what a request, a message and a job's row carry.
-const traceHeader = "traceparent"
+const (
+	// traceHeader is W3C's name of what a request, a message and a job's row carry.
+	traceHeader = "traceparent"
+	// requestHeader is the id of the request, in a message.
+	requestHeader = "pictor-request"
+)
 
 // traces is one trace per job: the request that made it, and the worker's
 // stages. What it sends where, the standard variables of OpenTelemetry say;
@@ -123,12 +127,16 @@ func (t *traces) parent(ctx context.Context) string {
 	return carrier[traceHeader]
 }
 
-// carry is what a message tells of its trace.
+// carry is what a message tells of its request, for the worker's spans and log.
 func (t *traces) carry(ctx context.Context) map[string]string {
+	told := make(map[string]string)
 	if parent := t.parent(ctx); parent != "" {
-		return map[string]string{traceHeader: parent}
+		told[traceHeader] = parent
 	}
-	return nil
+	if id := logctx.Get(ctx, "request"); id != "" {
+		told[requestHeader] = id
+	}
+	return told
 }
 
 // claimed begins the span of a claim, under the request that made the job. A
@@ -142,6 +150,9 @@ func (t *traces) claimed(ctx context.Context, j job.Job, m bus.Message) context.
 	ctx, _ = t.tracer.Start(ctx, "work "+string(j.Task), trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(
 		attribute.String("pictor.job", string(j.ID)), attribute.String("pictor.task", string(j.Task)),
 		attribute.Int64("pictor.account", j.Account), attribute.Int64("pictor.fence", j.Fence)))
+	if id := m.Header(requestHeader); id != "" {
+		ctx = logctx.With(ctx, slog.String("request", id))
+	}
 	return traced(ctx)
 }
 

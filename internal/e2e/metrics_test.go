@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
+	"fmt"
 	"math"
 	"net/http"
 	"os"
@@ -127,7 +128,8 @@ func TestMetrics_all_move(t *testing.T) {
 
 	// What the sweeper finds.
 	change(`update jobs set created_at = created_at - interval '1 hour' where id = $1`, pgtest.Queued(t, s.db, account).ID)
-	change(`update jobs set heartbeat_at = heartbeat_at - interval '1 hour' where id = $1`, pgtest.Claimed(t, s.db, account).ID)
+	stuck := pgtest.Claimed(t, s.db, account).ID
+	change(`update jobs set heartbeat_at = heartbeat_at - interval '1 hour' where id = $1`, stuck)
 	lost := pgtest.Queued(t, s.db, account).ID
 	_, err = s.db.Enqueued(t.Context(), lost)
 	must(t, err)
@@ -177,6 +179,12 @@ func TestMetrics_all_move(t *testing.T) {
 	})
 	stop()
 	<-stopped
+	// Whoever asks why a job came to nothing finds it in a log.
+	for ended, log := range map[job.ID]string{stuck: serve.log.String(), poison.ID: worker.log.String()} {
+		if told := fmt.Sprintf("job=%s account=%d", ended, account); !strings.Contains(log, told) {
+			t.Errorf("%q is not in the log: %s", told, log)
+		}
+	}
 
 	// The books are read when a process starts, and then every minute. Jobs wait,
 	// and somebody repaired a balance by hand.

@@ -150,7 +150,7 @@ func (a *API) answer(x *exchange, h *held) {
 func (a *API) answerMade(x *exchange, h *held) {
 	now := h.job
 	if h.err != nil {
-		a.log.WarnContext(x.inbound.Context(), "could not wait for a job", "request", x.id, "job", h.id, "error", h.err)
+		a.log.WarnContext(x.inbound.Context(), "could not wait for a job", "request", x.id, "job", h.id, "account", h.account, "error", h.err)
 		now = &h.made.Job
 	}
 	answer, err := a.created(*now, *h.made)

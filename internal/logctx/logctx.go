@@ -16,6 +16,16 @@ func With(ctx context.Context, attrs ...slog.Attr) context.Context {
 	return context.WithValue(ctx, key{}, append(slices.Clip(of(ctx)), attrs...))
 }
 
+// Get is the value that a context's log lines carry under a key, "" for none.
+func Get(ctx context.Context, key string) string {
+	for _, a := range slices.Backward(of(ctx)) {
+		if a.Key == key {
+			return a.Value.String()
+		}
+	}
+	return ""
+}
+
 func of(ctx context.Context) []slog.Attr {
 	attrs, _ := ctx.Value(key{}).([]slog.Attr)
 	return attrs

@@ -40,6 +40,12 @@ func TestHandler(t *testing.T) {
 			}
 		})
 	}
+	t.Run("tells the latest", func(t *testing.T) {
+		t.Parallel()
+		if diff := cmp.Diff([]string{"r2", "7", ""}, []string{logctx.Get(inner, "request"), logctx.Get(inner, "account"), logctx.Get(inner, "job")}); diff != "" {
+			t.Error(diff)
+		}
+	})
 	t.Run("siblings do not share their attributes", func(t *testing.T) {
 		t.Parallel()
 		var out bytes.Buffer

@@ -166,9 +166,20 @@ func (s *Sweeper) end(ctx context.Context, ids []job.ID, err error, end func(job
 		if done {
 			n++
 			_ = s.queue.Finished(id) // a waiter that misses it looks by itself
+			s.tell(ctx, id)
 		}
 	}
 	return n, errors.Join(errs...)
+}
+
+// tell logs the end of a job, for whoever asks why it came to nothing.
+func (s *Sweeper) tell(ctx context.Context, id job.ID) {
+	j, err := s.db.Job(ctx, 0, id)
+	if err != nil {
+		s.log.WarnContext(ctx, "a job was ended and refunded", "job", id, "error", err)
+		return
+	}
+	s.log.WarnContext(ctx, "a job was ended and refunded", "job", id, "account", j.Account, "task", j.Task, "fence", j.Fence, "reason", j.Message)
 }
 
 // lost publishes again until the first failure: when the queue is away, the

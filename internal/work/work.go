@@ -32,6 +32,7 @@ import (
 	"pictor/internal/blob"
 	"pictor/internal/bus"
 	"pictor/internal/job"
+	"pictor/internal/logctx"
 	"pictor/internal/postgres"
 	"pictor/internal/render"
 )
@@ -150,7 +151,7 @@ func (w *Worker) do(asked, ctx context.Context, m bus.Message) {
 	case verdict == postgres.Gone:
 		m.Ack() // final, or cancelled, or never committed
 	case verdict == postgres.GivenUp:
-		w.log.ErrorContext(ctx, "the job was given up: none of its workers came to an end", "job", m.ID, "task", m.Task)
+		w.log.ErrorContext(ctx, "the job was given up: none of its workers came to an end", "job", m.ID, "account", w.accountOf(ctx, m.ID), "task", m.Task)
 		w.final(ctx, m)
 		if w.Buried != nil {
 			w.Buried(m.Task)
@@ -164,14 +165,15 @@ func (w *Worker) do(asked, ctx context.Context, m bus.Message) {
 
 // attempt works on a claimed job.
 func (w *Worker) attempt(ctx context.Context, j job.Job, m bus.Message) {
-	log := w.log.With("job", j.ID, "account", j.Account, "task", j.Task, "fence", j.Fence)
+	ctx = logctx.With(ctx, slog.String("job", string(j.ID)), slog.Int64("account", j.Account),
+		slog.String("task", string(j.Task)), slog.Int64("fence", j.Fence))
 	if w.Claimed != nil {
 		ctx = w.Claimed(ctx, j, m)
 	}
-	log.DebugContext(ctx, "claimed")
+	w.log.DebugContext(ctx, "claimed")
 	started := time.Now()
 
-	result, err := w.render(ctx, j, m, log)
+	result, err := w.render(ctx, j, m)
 
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settle)
 	defer cancel()
@@ -185,16 +187,16 @@ func (w *Worker) attempt(ctx context.Context, j job.Job, m bus.Message) {
 	case errors.Is(err, errFenceLost):
 	case errors.As(err, &failure):
 		outcome = Refused
-		log.InfoContext(ctx, "the picture cannot be worked on", "reason", failure.Message)
+		w.log.InfoContext(ctx, "the picture cannot be worked on", "reason", failure.Message)
 		err = w.fail(ctx, j, failure.Message)
 	case errors.Is(err, errStopped):
 		err = givenBack(w.db.GiveBack(ctx, j.ID, j.Fence))
 	case j.Lapses+1 >= job.MaxClaims:
 		outcome = GivenUp
-		log.ErrorContext(ctx, "the job failed for the last time", "error", err)
+		w.log.ErrorContext(ctx, "the job failed for the last time", "error", err)
 		err = w.fail(ctx, j, "The image could not be processed, and its charge was given back. Please try again later.")
 	default:
-		log.WarnContext(ctx, "the job failed and is tried again", "error", err)
+		w.log.WarnContext(ctx, "the job failed and is tried again", "error", err)
 		delay = retryDelay
 		err = givenBack(w.db.Lapse(ctx, j.ID, j.Fence))
 	}
@@ -207,20 +209,31 @@ func (w *Worker) attempt(ctx context.Context, j job.Job, m bus.Message) {
 		// Neither acknowledged nor given back: the message may be the very one
 		// that the other worker holds. The sweeper deletes this result.
 		outcome = Dropped
-		log.InfoContext(ctx, "another worker has the job; this result is dropped")
+		w.log.InfoContext(ctx, "another worker has the job; this result is dropped")
 	case err != nil:
 		// The outcome is unknown or not written. The lease ends by itself, and
 		// the next claim finds the truth.
 		outcome = Unwritten
-		log.WarnContext(ctx, "a job's end could not be written", "error", err)
+		w.log.WarnContext(ctx, "a job's end could not be written", "error", err)
 		m.Retry(w.Lease)
 	default:
 		w.final(ctx, m)
-		log.InfoContext(ctx, "done", "seconds", time.Since(started).Seconds())
+		w.log.InfoContext(ctx, "done", "seconds", time.Since(started).Seconds())
 	}
 	if w.Ended != nil {
 		w.Ended(ctx, j.Task, outcome, time.Since(started))
 	}
+}
+
+// accountOf is for a line of the log, 0 when it cannot be had.
+func (w *Worker) accountOf(ctx context.Context, id job.ID) int64 {
+	ctx, cancel := context.WithTimeout(ctx, settle)
+	defer cancel()
+	j, err := w.db.Job(ctx, 0, id)
+	if err != nil {
+		return 0
+	}
+	return j.Account
 }
 
 // final ends the message of a job that is final, and wakes who waits for it.
@@ -232,13 +245,13 @@ func (w *Worker) final(ctx context.Context, m bus.Message) {
 }
 
 // render makes and stores the result of a claimed job, while the heartbeat runs.
-func (w *Worker) render(ctx context.Context, j job.Job, m bus.Message, log *slog.Logger) (postgres.Result, error) {
+func (w *Worker) render(ctx context.Context, j job.Job, m bus.Message) (postgres.Result, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	percent, stopped := new(atomic.Int64), make(chan struct{})
 	go func() {
 		defer close(stopped)
-		w.heartbeat(ctx, cancel, j, m, percent, log)
+		w.heartbeat(ctx, cancel, j, m, percent)
 	}()
 	defer func() { cancel(nil); <-stopped }() // no heartbeat after the end is written
 
@@ -308,7 +321,7 @@ func (w *Worker) input(ctx context.Context, j job.Job) ([]byte, error) {
 // heartbeat writes progress and extends the lease until ctx is done. When the
 // fence is lost, or no heartbeat could be written for a whole lease, it stops
 // the rendering.
-func (w *Worker) heartbeat(ctx context.Context, stop context.CancelCauseFunc, j job.Job, m bus.Message, percent *atomic.Int64, log *slog.Logger) {
+func (w *Worker) heartbeat(ctx context.Context, stop context.CancelCauseFunc, j job.Job, m bus.Message, percent *atomic.Int64) {
 	beat := time.NewTicker(w.Beat)
 	defer beat.Stop()
 	for last := time.Now(); ; {
@@ -328,7 +341,7 @@ func (w *Worker) heartbeat(ctx context.Context, stop context.CancelCauseFunc, j 
 			stop(errFenceLost)
 			return
 		case ctx.Err() == nil:
-			log.Warn("a heartbeat was not written", "error", err)
+			w.log.WarnContext(ctx, "a heartbeat was not written", "error", err)
 		}
 	}
 }
