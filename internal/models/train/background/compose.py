@@ -11,15 +11,12 @@ from upscale import degrade
 
 
 def blur(pictures, sigma):
-    """A Gaussian blur of one strength for the whole batch."""
-    reach = max(1, int(3 * sigma + 0.5))
-    x = torch.arange(-reach, reach + 1, device=pictures.device, dtype=pictures.dtype)
-    taps = torch.exp(-x.square() / (2 * sigma * sigma))
-    taps = taps / taps.sum()
-    channels = pictures.shape[1]
-    pictures = F.pad(pictures, (reach,) * 4, mode="replicate")
-    pictures = F.conv2d(pictures, taps.view(1, 1, 1, -1).expand(channels, 1, 1, -1), groups=channels)
-    return F.conv2d(pictures, taps.view(1, 1, -1, 1).expand(channels, 1, -1, 1), groups=channels)
+    """A Gaussian blur of one strength for the whole batch, as two products of matrices."""
+    x = torch.arange(pictures.shape[-1], device=pictures.device, dtype=pictures.dtype)
+    taps = torch.exp(-(x[:, None] - x[None]).square() / (2 * sigma * sigma))
+    taps = taps * (taps > 1e-6)  # what is smaller is slow on a CPU
+    taps = taps / taps.sum(1, keepdim=True)
+    return taps @ pictures @ taps.T
 
 
 def compose(subjects, grounds, generator):
@@ -50,7 +47,7 @@ def compose(subjects, grounds, generator):
     colour, alpha = subjects[:, :3], subjects[:, 3:]
     flip = some(0.5)
     colour, alpha = (flip * t.flip(3) + (1 - flip) * t for t in (colour, alpha))
-    colour, grounds = jittered(colour, 0.6, 0.35), jittered(grounds, 0.3, 0.3)
+    colour, grounds = jittered(colour, 0.6, 0.35), jittered(grounds, 0.5, 0.3)
 
     # Some subjects take the mean colour of the ground, some grounds that of a
     # slice of the subject: what looks alike must be told apart by its shape.
@@ -59,7 +56,9 @@ def compose(subjects, grounds, generator):
     behind = grounds.mean((2, 3), keepdim=True)
     colour = (colour + (behind - own) * some(0.3) * draw(0.2, 0.9)).clamp(0, 1)
     rows = torch.arange(side, device=device, dtype=alpha.dtype).view(1, 1, -1, 1) / side
-    start = draw(0, 0.7)
+    top = (alpha.amax(3, keepdim=True) > 0.5).float().argmax(2, keepdim=True) / side
+    head = some(0.3)
+    start = head * top + (1 - head) * draw(0, 0.7)
     part = alpha * ((rows >= start) & (rows <= start + draw(0.15, 0.45)))
     slice_colour = (colour * part).sum((2, 3), keepdim=True) / (part.sum((2, 3), keepdim=True) + 1e-3)
     ring = blur(alpha, side * 0.05) * (1 - alpha)

@@ -19,7 +19,7 @@ from . import network
 def load(run):
     """The model of a run, with the average weights, and the side it was trained at."""
     state = torch.load(run / "checkpoint.pt", map_location="cpu", weights_only=True)
-    model = network.Finder()
+    model = network.build(state["size"])
     model.load_state_dict(state["average"])
     return model.eval(), state["side"]
 

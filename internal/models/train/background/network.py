@@ -4,11 +4,12 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-SIDE = 384  # a multiple of 64
-
-# Channels at 1/2, 1/2, 1/4, ... 1/64 of the side, and of the decoder from 1/32 to 1/2.
-ENCODER = (24, 32, 48, 80, 128, 136, 152)
-DECODER = (120, 80, 64, 40, 32)
+# Channels at 1/2, 1/2, 1/4, ... 1/64 of the side, and of the decoder from 1/32
+# to 1/2. The side of the input must be a multiple of 64.
+SIZES = {
+    "small": ((16, 24, 40, 64, 96, 112, 112), (96, 64, 48, 32, 24)),
+    "large": ((24, 32, 48, 80, 128, 136, 152), (120, 80, 64, 40, 32)),
+}
 
 
 class Convolution(nn.Sequential):
@@ -36,7 +37,7 @@ class Residual(nn.Module):
 class Finder(nn.Module):
     """RGB in 0..1 in, the logit of the subject's alpha out, at the same size."""
 
-    def __init__(self, encoder=ENCODER, decoder=DECODER):
+    def __init__(self, encoder, decoder):
         super().__init__()
         first, half, *rest = encoder
         self.stem = nn.Sequential(Convolution(3, first, 2), Convolution(first, half))
@@ -71,3 +72,8 @@ class Finder(nn.Module):
         if not sides:
             return logit
         return logit, self.side_quarter(decoded[3]), self.side_sixteenth(decoded[1])
+
+
+def build(size):
+    """A network of one of the SIZES."""
+    return Finder(*SIZES[size])
