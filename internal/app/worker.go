@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"runtime/debug"
 	"sync/atomic"
 	"time"
 
@@ -144,6 +145,10 @@ func (w *Worker) Start() {
 				w.failed <- err
 			}
 			return
+		}
+		if w.opsS != nil { // else the process has others' work, too
+			debug.FreeOSMemory()
+			releaseStartPages()
 		}
 		w.ops.ready.Store(true)
 		w.log.Info("the worker takes jobs", "ops_url", w.OpsURL)

@@ -1,0 +1,4 @@
+package app
+
+// ReleaseStartPages is what a worker does before it takes jobs.
+var ReleaseStartPages = releaseStartPages
