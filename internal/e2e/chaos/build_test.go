@@ -102,7 +102,7 @@ func build(dir string, edits []edit) (program string, err error) {
 		return "", err
 	}
 	program = filepath.Join(dir, "pictor")
-	cmd := exec.Command("go", "build", "-overlay", over, "-o", program, "./cmd/pictor")
+	cmd := exec.Command("go", "build", "-tags", "disable_grpc_modules", "-overlay", over, "-o", program, "./cmd/pictor")
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build pictor: %w\n%s", err, out)
