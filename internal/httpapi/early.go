@@ -55,9 +55,13 @@ type upload struct {
 // scaled takes the scale that a client asks for, and says whether there is such
 // a task.
 func (u *upload) scaled(scale string) (ok bool) {
-	if u.operation == api.RemoveBackgroundOperation {
+	switch u.operation {
+	case api.RemoveBackgroundOperation:
 		u.task, u.settled = job.RemoveBG, true
 		return true
+	case api.UpscaleOperation:
+	default:
+		return false
 	}
 	n, err := strconv.Atoi(scale)
 	if scale == "" {
