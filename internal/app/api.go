@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"net/http"
 	"strings"
 	"time"
@@ -147,7 +148,17 @@ func (a *API) listen(c APIConfig) error {
 	a.BaseURL = or(c.BaseURL, a.api.url()+apiRoot)
 	a.ResultsURL = or(c.ResultsURL, a.host.url())
 	a.OpsURL = a.opsS.url()
+	a.warnOfLinks("PICTOR_BASE_URL", c.BaseURL, a.api)
+	a.warnOfLinks("PICTOR_RESULTS_URL", c.ResultsURL, a.host)
 	return nil
+}
+
+// warnOfLinks warns of links that lead nowhere: a server that listens at every
+// address does not know by which of them clients reach it.
+func (a *API) warnOfLinks(name, given string, s *server) {
+	if at, ok := s.on.Addr().(*net.TCPAddr); ok && given == "" && at.IP.IsUnspecified() {
+		a.log.Warn("clients get links that lead nowhere: set "+name, "link", s.url())
+	}
 }
 
 // Start opens the doors. Failed tells when one of them cannot stay open.

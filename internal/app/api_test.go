@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -78,6 +79,33 @@ func ask(key, method, url, contentType string, body []byte) answer {
 	got := answer{status: resp.StatusCode}
 	got.err = json.NewDecoder(resp.Body).Decode(&got.body)
 	return got
+}
+
+// In a container a server listens at every address, and a result_url of
+// http://0.0.0.0:8081 is of use to nobody.
+func TestAPI_warns_of_links_that_lead_nowhere(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	for want, edge := range map[string]app.Edge{
+		"PICTOR_BASE_URL":    {Listen: "0.0.0.0:0", ResultsListen: "0.0.0.0:0", Links: app.Links{ResultsURL: "https://results.example"}},
+		"PICTOR_RESULTS_URL": {Listen: "127.0.0.1:0", ResultsListen: "[::]:0"},
+		"":                   {Listen: "127.0.0.1:0", ResultsListen: "127.0.0.1:0"},
+	} {
+		edge.Keys = app.Keys{KeyPrefix: "pictor"}
+		var said bytes.Buffer
+		a, err := app.NewAPI(t.Context(), app.APIConfig{Edge: edge, Ops: app.Ops{OpsListen: "127.0.0.1:0"}, Times: app.Times{StuckAfter: time.Minute, ResultTTL: time.Hour}},
+			p.stores, slog.New(slog.NewTextHandler(&said, nil)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.Start()
+		a.Stop()
+		for _, name := range []string{"PICTOR_BASE_URL", "PICTOR_RESULTS_URL"} {
+			if told := strings.Contains(said.String(), "set "+name); told != (name == want) {
+				t.Errorf("with %+v it said %s", edge, said.String())
+			}
+		}
+	}
 }
 
 func until(t *testing.T, what string, done func() bool) {
