@@ -4,8 +4,11 @@
     (the pictures are rendered by internal/render/eval)
     python -m evaluate report --folder out/eval/input --rendered out/eval/rendered --out out/eval
 
+    python -m evaluate compare --folder out/eval/input --rendered out/eval/rendered --before out/eval/before
+
 `prepare` makes the inputs of the held-out photographs and cut-outs, `report`
-the tables (upscale.md, remove-bg.md) and the sheets to look at.
+the tables (upscale.md, remove-bg.md) and the sheets to look at; `compare` tells
+a model's cut-outs from another's on the same pictures.
 """
 
 import argparse
@@ -25,7 +28,13 @@ def main():
     report.add_argument("--rendered", type=pathlib.Path, required=True)
     report.add_argument("--out", type=pathlib.Path, required=True)
     report.add_argument("--part", choices=("upscale", "remove-bg"), action="append", help="both, if not given")
+    compare = commands.add_parser("compare")
+    for option in ("--folder", "--rendered", "--before"):
+        compare.add_argument(option, type=pathlib.Path, required=True)
     arguments = parser.parse_args()
+    if arguments.command == "compare":
+        print("\n".join(cutouts.compare(arguments.folder, arguments.rendered, arguments.before)))
+        return
     if arguments.command == "prepare":
         upscaling.prepare(arguments.cache, arguments.folder)
         cutouts.prepare(arguments.cache, arguments.folder)
