@@ -39,7 +39,7 @@ const lookTimeout = 30 * time.Second
 const (
 	databaseHint = "Is Postgres up, and is PICTOR_DATABASE_URL its address? Try it with psql."
 	schemaHint   = "Run `pictor migrate up`."
-	queueHint    = "Is NATS up with JetStream (nats-server -js), and is PICTOR_NATS_URL its address? `pictor serve` makes the queue when it starts."
+	queueHint    = "Is NATS up with JetStream (nats-server -js), is PICTOR_NATS_URL its address, and may this user make streams there?"
 	storeHint    = "Is PICTOR_BLOB_URL right, is there room, and may this user write there?"
 	modelsHint   = "The binary is damaged: install it again."
 	engineHint   = "Name ONNX Runtime's library by PICTOR_ORT_LIB, or set PICTOR_ENGINE=onnx-go, which needs none."
@@ -102,12 +102,17 @@ func books(ctx context.Context, database *postgres.DB, stuckAfter time.Duration)
 	return found
 }
 
+// lookAtQueue makes the queue where it is missing, as every process does: an
+// empty NATS is all that a new installation has, or a restored one.
 func lookAtQueue(ctx context.Context, stores Stores) (string, error) {
 	queue, err := bus.Connect(stores.queue("pictor-doctor"), slog.New(slog.DiscardHandler))
 	if err != nil {
 		return "", err
 	}
 	defer queue.Close()
+	if err := queue.Ensure(ctx); err != nil {
+		return "", err
+	}
 	waiting, err := queue.Backlog(ctx)
 	var n uint64
 	for _, of := range waiting {
