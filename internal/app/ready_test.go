@@ -143,6 +143,10 @@ func TestReady_says_which_part_is_broken(t *testing.T) {
 				if ready || !names[c.part] || len(names) != 1 {
 					t.Errorf("ready: %t, broken: %v", ready, names)
 				}
+				// A restart would not help: the process lives, and waits.
+				if got := ask("", http.MethodGet, url+"/healthz", "", nil); got.status != http.StatusOK {
+					t.Errorf("/healthz: %d", got.status)
+				}
 			})
 		}
 	}
