@@ -34,14 +34,15 @@ const (
 func (r *Renderer) removeBG(ctx context.Context, m model, in []byte, out io.Writer, steps *steps) (Result, error) {
 	steps.of(100)
 
-	picture, err := r.decode(ctx, in)
+	decoded := steps.part(decodedShare)
+	picture, err := r.decode(ctx, in, decoded)
 	if err != nil {
 		return Result{}, err
 	}
 	if isLarge(picture) {
 		defer debug.FreeOSMemory() // or the next picture would come on top of this one
 	}
-	steps.add(decodedShare)
+	decoded(100)
 	steps.laps.begin(Model)
 
 	under := contrast(picture)

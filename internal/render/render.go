@@ -172,11 +172,11 @@ func (r *Renderer) Render(ctx context.Context, task job.Task, in []byte, out io.
 }
 
 // decode makes pixels of the image, or says what is wrong with it.
-func (r *Renderer) decode(ctx context.Context, in []byte) (*vips.Picture, error) {
+func (r *Renderer) decode(ctx context.Context, in []byte, progress func(percent int)) (*vips.Picture, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	p, err := vips.DecodeContext(ctx, r.dir, in)
+	p, err := vips.DecodeContext(ctx, in, r.dir, progress)
 	return p, failure(err)
 }
 
@@ -229,6 +229,16 @@ func (s *steps) add(n int) {
 		if s.report != nil {
 			s.report(percent)
 		}
+	}
+}
+
+// part is for a piece of the work that reports its own percentages: all of it
+// counts for n.
+func (s *steps) part(n int) func(percent int) {
+	counted := 0
+	return func(percent int) {
+		s.add(percent*n/100 - counted)
+		counted = percent * n / 100
 	}
 }
 

@@ -54,6 +54,8 @@ func newGrid(p *vips.Picture, m model) grid {
 	return grid{columns: ceil(p.Width, w), rows: ceil(p.Height, h), w: w, h: h}
 }
 
+func (g grid) tiles() int { return g.columns * g.rows }
+
 func ceil(a, b int) int { return (a + b - 1) / b }
 
 // enlarge writes the picture's enlargement, strip by strip.

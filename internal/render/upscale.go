@@ -26,10 +26,18 @@ func (r *Renderer) upscale(ctx context.Context, m model, in []byte, out io.Write
 	if err != nil {
 		return Result{}, failure(err)
 	}
-	picture, err := r.decode(ctx, in)
+	w, h := header.Width*m.Scale, header.Height*m.Scale
+	tiles := newGrid(&vips.Picture{Width: header.Width, Height: header.Height, Bands: header.Bands()}, m).tiles()
+	decoding := max(1, tiles*decodingShare/100)
+	encoding := encodingShare(outputType(header.Type, w, h, header.Alpha), tiles)
+	steps.of((decoding+tiles+encoding)*tileSteps + 1) // the one is for the last byte
+
+	decoded := steps.part(decoding * tileSteps)
+	picture, err := r.decode(ctx, in, decoded)
 	if err != nil {
 		return Result{}, err
 	}
+	decoded(100)
 	large := isLarge(picture)
 	if large {
 		defer debug.FreeOSMemory() // or the next picture would come on top of this one
@@ -38,7 +46,6 @@ func (r *Renderer) upscale(ctx context.Context, m model, in []byte, out io.Write
 	picture = dropColour(picture)
 	bleed(picture)
 
-	w, h := picture.Width*m.Scale, picture.Height*m.Scale
 	result := Result{Type: outputType(header.Type, w, h, hasAlpha(picture)), Width: w, Height: h}
 	encoder, err := r.encoder(result, picture.Bands, header.Lossless, out)
 	if err != nil {
@@ -46,10 +53,7 @@ func (r *Renderer) upscale(ctx context.Context, m model, in []byte, out io.Write
 	}
 	defer encoder.discard()
 
-	grid := newGrid(picture, m)
-	tiles := grid.columns * grid.rows
-	encoding := encodingShare(result.Type, tiles)
-	steps.of((tiles+encoding)*tileSteps + 1) // the one is for the last byte
+	grid := newGrid(picture, m) // perhaps of fewer bands than the header told
 	if err := r.enlarge(ctx, m, picture, grid, encoder, steps); err != nil {
 		return Result{}, err
 	}
@@ -57,12 +61,8 @@ func (r *Renderer) upscale(ctx context.Context, m model, in []byte, out io.Write
 	if large {
 		debug.FreeOSMemory() // the picture, the tiles and their strip
 	}
-	encoded := 0
-	err = encoder.Close(ctx, func(percent int) {
-		percent = min(percent, 99) // the last is for the result as a whole
-		steps.add((percent - encoded) * encoding * tileSteps / 100)
-		encoded = percent
-	})
+	encoded := steps.part(encoding * tileSteps)
+	err = encoder.Close(ctx, func(percent int) { encoded(min(percent, 99)) }) // the last is for the result as a whole
 	if err != nil {
 		return Result{}, err
 	}
@@ -73,6 +73,9 @@ func (r *Renderer) upscale(ctx context.Context, m model, in []byte, out io.Write
 // tileSteps is how many pieces of work a tile counts for: enough to divide
 // what is left after the last one.
 const tileSteps = 100
+
+// decodingShare is how many percent of the work on the tiles decoding is worth.
+const decodingShare = 2
 
 // encodingShare is how many tiles the work of the encoder after the last tile
 // is worth.

@@ -40,6 +40,7 @@ func (d *decoding) decodeInterlaced() error {
 	defer unpacked.Close()
 	depth, colour := int(d.png.head[24]), d.png.head[25]
 	samples := [...]int{0: 1, 2: 3, 3: 1, 4: 2, 6: 4}[colour]
+	done := 0             // pixels
 	var raw, plain []byte // one of each for all strips: garbage of this size would be collected late
 	for _, pass := range adam7 {
 		width := (d.width - pass.x + pass.dx - 1) / pass.dx
@@ -59,8 +60,11 @@ func (d *decoding) decodeInterlaced() error {
 			to.origin += C.ptrdiff_t(pass.x)*to.dx + C.ptrdiff_t(pass.y+y*pass.dy)*to.dy
 			to.dx *= C.ptrdiff_t(pass.dx)
 			to.dy *= C.ptrdiff_t(pass.dy)
-			if err := d.run(plain, to, width, n, nil); err != nil {
+			if err := d.run(plain, to, width, n, nil, nil); err != nil {
 				return err
+			}
+			if done += width * n; d.progress != nil {
+				d.progress(done * 100 / (d.width * d.height))
 			}
 		}
 	}

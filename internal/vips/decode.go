@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"runtime"
-	"sync/atomic"
 	"unsafe"
 
 	"pictor/internal/job"
@@ -25,12 +24,13 @@ type Picture struct {
 // Decode makes pixels of a PNG, JPEG or WebP. It returns an *Error when the
 // bytes are to blame: no picture, animated, damaged, cut off, or larger than
 // job.MaxImagePixels, which is refused before any pixel is decoded.
-func Decode(b []byte) (*Picture, error) { return DecodeContext(context.Background(), "", b) }
+func Decode(b []byte) (*Picture, error) { return DecodeContext(context.Background(), b, "", nil) }
 
 // DecodeContext is Decode, and ends early with ctx's error. dir holds what a
 // JPEG of several passes needs besides its pixels, up to 8 bytes per pixel while
-// it is decoded; empty for the system's folder.
-func DecodeContext(ctx context.Context, dir string, b []byte) (*Picture, error) {
+// it is decoded; empty for the system's folder. progress, which may be nil, is
+// called with growing percentages.
+func DecodeContext(ctx context.Context, b []byte, dir string, progress func(percent int)) (*Picture, error) {
 	f, err := inspect(b)
 	if err != nil {
 		return nil, err
@@ -45,12 +45,11 @@ func DecodeContext(ctx context.Context, dir string, b []byte) (*Picture, error) 
 
 	p := &Picture{Width: f.Width, Height: f.Height, Bands: f.Bands()}
 	p.Pix = make([]byte, p.Width*p.Height*p.Bands)
-	d := &decoding{facts: f, ctx: ctx, data: b, pix: p.Pix, stop: new(int32), width: p.Width, height: p.Height}
+	d := &decoding{facts: f, ctx: ctx, progress: progress, data: b, pix: p.Pix, width: p.Width, height: p.Height}
 	if f.orientation >= 5 {
 		d.width, d.height = d.height, d.width
 	}
 	d.layout = upright(f.orientation, d.width, d.height, p.Bands)
-	defer context.AfterFunc(ctx, func() { atomic.StoreInt32(d.stop, 1) })()
 	if err := d.decode(dir); err != nil {
 		return nil, err
 	}
@@ -61,11 +60,11 @@ func DecodeContext(ctx context.Context, dir string, b []byte) (*Picture, error) 
 type decoding struct {
 	facts
 	ctx           context.Context
+	progress      func(percent int)
 	data          []byte
 	pix           []byte
 	width, height int             // as stored
 	layout        C.pictor_layout // of the stored picture
-	stop          *int32          // set when ctx is done
 }
 
 func (d *decoding) decode(dir string) error {
@@ -73,39 +72,40 @@ func (d *decoding) decode(dir string) error {
 	case d.Type == job.PNG && d.Interlaced:
 		return d.decodeInterlaced()
 	case d.Type == job.PNG:
-		return d.run(safePNG(d.data), d.layout, d.width, d.height, nil)
+		return d.run(safePNG(d.data), d.layout, d.width, d.height, nil, d.progress)
 	case d.Type == job.JPEG && d.Interlaced:
 		scratch, err := scratchFile(dir)
 		if err != nil {
 			return err
 		}
 		defer scratch.Close()
-		return d.run(d.data, d.layout, d.width, d.height, scratch)
+		return d.run(d.data, d.layout, d.width, d.height, scratch, d.progress)
 	default:
-		return d.run(d.data, d.layout, d.width, d.height, nil)
+		return d.run(d.data, d.layout, d.width, d.height, nil, d.progress)
 	}
 }
 
 // run has libvips put width x height pixels where the layout says.
-func (d *decoding) run(data []byte, to C.pictor_layout, width, height int, scratch *os.File) error {
+func (d *decoding) run(data []byte, to C.pictor_layout, width, height int, scratch *os.File, progress func(percent int)) error {
 	file := -1
 	if scratch != nil {
 		file = int(scratch.Fd())
 	}
-	result := C.pictor_decode(unsafe.Pointer(&data[0]), C.size_t(len(data)), loader(d.Type), profileIntent(d.profile), light(d.profile),
-		(*C.uchar)(&d.pix[0]), to, C.int(width), C.int(height), C.int(d.Bands()), C.int(file), (*C.int)(d.stop))
-	runtime.KeepAlive(data)
-	runtime.KeepAlive(scratch)
-	cause := lastError() // also after success: a warning leaves its text behind
-	switch {
-	case d.ctx.Err() != nil:
-		return d.ctx.Err()
-	case result == C.PICTOR_OUT_OF_SPACE:
-		return fmt.Errorf("decode a JPEG of several passes: no room in the folder for temporary files: %w", cause)
-	case result != C.PICTOR_DECODED:
-		return d.blame(cause)
-	}
-	return nil
+	return watched(d.ctx, progress, func(w C.uintptr_t) error {
+		result := C.pictor_decode(unsafe.Pointer(&data[0]), C.size_t(len(data)), loader(d.Type), profileIntent(d.profile), light(d.profile),
+			(*C.uchar)(&d.pix[0]), to, C.int(width), C.int(height), C.int(d.Bands()), C.int(file), w)
+		runtime.KeepAlive(data)
+		runtime.KeepAlive(scratch)
+		cause := lastError() // also after success: a warning leaves its text behind
+		switch result {
+		case C.PICTOR_DECODED:
+			return nil
+		case C.PICTOR_OUT_OF_SPACE:
+			return fmt.Errorf("decode a JPEG of several passes: no room in the folder for temporary files: %w", cause)
+		default:
+			return d.blame(cause)
+		}
+	})
 }
 
 func (d *decoding) blame(cause error) error { return blame(d.Type, d.data, cause) }

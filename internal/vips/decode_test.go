@@ -431,17 +431,17 @@ func TestDecode_stops_when_cancelled(t *testing.T) {
 	picture := encodeJPEG(t, noisy(600, 3000), 95)
 	decoded := make(chan error)
 	go func() {
-		_, err := vips.DecodeContext(ctx, t.TempDir(), picture)
+		_, err := vips.DecodeContext(ctx, picture, t.TempDir(), nil)
 		decoded <- err
 	}()
 	cancel()
 	if err := <-decoded; err != nil && !errors.Is(err, context.Canceled) { // nil when it was faster
 		t.Errorf("got %v, want context.Canceled", err)
 	}
-	if _, err := vips.DecodeContext(ctx, t.TempDir(), picture); !errors.Is(err, context.Canceled) {
+	if _, err := vips.DecodeContext(ctx, picture, t.TempDir(), nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("began although cancelled: %v", err)
 	}
-	if _, err := vips.DecodeContext(t.Context(), t.TempDir(), picture); err != nil {
+	if _, err := vips.DecodeContext(t.Context(), picture, t.TempDir(), nil); err != nil {
 		t.Errorf("cannot be decoded afterwards: %v", err)
 	}
 }

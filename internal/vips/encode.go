@@ -9,8 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime/cgo"
-	"sync"
 	"syscall"
 	"unsafe"
 )
@@ -40,45 +38,6 @@ func (raw RawFile) open() (*os.File, error) {
 		return nil, err
 	}
 	return file, nil
-}
-
-// watcher follows an encoder, in a thread that may be libvips's own.
-type watcher struct {
-	ctx      context.Context
-	progress func(percent int)
-
-	mu   sync.Mutex
-	last int
-}
-
-//export pictorEncoded
-func pictorEncoded(handle C.uintptr_t, percent C.int) C.int {
-	w := cgo.Handle(handle).Value().(*watcher)
-	if w.ctx.Err() != nil {
-		return 1
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if p := int(percent); p > w.last && w.progress != nil {
-		w.last = p
-		w.progress(p)
-	}
-	return 0
-}
-
-// watched runs an encoder with a watcher. progress, which may be nil, is called
-// with growing percentages.
-func watched(ctx context.Context, progress func(percent int), encode func(C.uintptr_t) error) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	h := cgo.NewHandle(&watcher{ctx: ctx, progress: progress})
-	defer h.Delete()
-	err := encode(C.uintptr_t(h))
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	return err
 }
 
 // EncodeJPEG writes the JPEG out of a raw file without alpha. Memory does not

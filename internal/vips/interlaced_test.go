@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/h2non/bimg"
@@ -270,7 +271,7 @@ func TestDecode_of_progressive_JPEG_reports_trouble_of_our_own(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = vips.DecodeContext(t.Context(), t.TempDir()+"/gone", b)
+	_, err = vips.DecodeContext(t.Context(), b, t.TempDir()+"/gone", nil)
 	var blamed *vips.Error
 	if err == nil || errors.As(err, &blamed) {
 		t.Errorf("got %v, want an error that does not blame the picture", err)
@@ -285,15 +286,37 @@ func TestDecode_ends_with_its_context_whatever_the_file(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			decoded := make(chan error)
 			go func() {
-				_, err := vips.DecodeContext(ctx, t.TempDir(), b)
+				_, err := vips.DecodeContext(ctx, b, t.TempDir(), nil)
 				decoded <- err
 			}()
 			cancel()
 			if err := <-decoded; err != nil && !errors.Is(err, context.Canceled) { // nil when it was faster
 				t.Errorf("got %v, want context.Canceled", err)
 			}
-			if _, err := vips.DecodeContext(t.Context(), t.TempDir(), b); err != nil {
+			if _, err := vips.DecodeContext(t.Context(), b, t.TempDir(), nil); err != nil {
 				t.Errorf("cannot be decoded afterwards: %v", err)
+			}
+		})
+	}
+}
+
+// 100 megapixels take seconds, during which a job's progress stood still.
+func TestDecode_reports_growing_progress(t *testing.T) {
+	t.Parallel()
+	for name, b := range slowPictures(t, 400, 400) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var got []int
+			if _, err := vips.DecodeContext(t.Context(), b, t.TempDir(), func(percent int) { got = append(got, percent) }); err != nil {
+				t.Fatal(err)
+			}
+			if !slices.IsSorted(got) || len(got) < 4 || got[len(got)-1] > 100 {
+				t.Errorf("reported %v", got)
+			}
+			for i := 1; i < len(got); i++ {
+				if got[i]-got[i-1] > 50 {
+					t.Errorf("reported %v: half of the work in one step", got)
+				}
 			}
 		})
 	}

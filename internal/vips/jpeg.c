@@ -1,4 +1,4 @@
-#include "jpeg.h"
+#include "pixels.h"
 
 #include <setjmp.h>
 #include <stdint.h>
@@ -30,7 +30,7 @@ struct pictor_jpeg {
 	struct jpeg_progress_mgr progress;
 	jmp_buf escape;
 
-	const int *stop;
+	uintptr_t watcher;
 	int started;
 	int next; // line
 
@@ -117,10 +117,15 @@ skip(j_decompress_ptr jpeg, long bytes)
 static void
 look(j_common_ptr jpeg)
 {
-	if (!g_atomic_int_get(reader_of(jpeg)->stop))
+	pictor_jpeg *reader = reader_of(jpeg);
+	int percent = 0;
+
+	if (reader->next == 0 && jpeg->progress->pass_limit > 0)
+		percent = (int) ((gint64) pictor_jpeg_share(reader) * jpeg->progress->pass_counter / jpeg->progress->pass_limit);
+	if (!pictorWatched(reader->watcher, percent))
 		return;
 	vips_error("pictor", "stopped");
-	longjmp(reader_of(jpeg)->escape, 1);
+	longjmp(reader->escape, 1);
 }
 
 static jvirt_barray_ptr
@@ -206,7 +211,7 @@ rows_of(j_common_ptr jpeg, jvirt_barray_ptr array, JDIMENSION row, JDIMENSION co
 }
 
 pictor_jpeg *
-pictor_jpeg_open(const void *data, size_t size, int scratch, const int *stop)
+pictor_jpeg_open(const void *data, size_t size, int scratch, uintptr_t watcher)
 {
 	pictor_jpeg *reader = g_new0(pictor_jpeg, 1);
 
@@ -215,7 +220,7 @@ pictor_jpeg_open(const void *data, size_t size, int scratch, const int *stop)
 	reader->errors.emit_message = weigh;
 	reader->errors.output_message = be_silent;
 	reader->jpeg.client_data = reader;
-	reader->stop = stop;
+	reader->watcher = watcher;
 	reader->scratch = scratch;
 	if (setjmp(reader->escape)) {
 		pictor_jpeg_close(reader);
@@ -246,6 +251,12 @@ pictor_jpeg_close(pictor_jpeg *reader)
 	if (reader->coefficients)
 		munmap(reader->coefficients, reader->size);
 	g_free(reader);
+}
+
+int
+pictor_jpeg_share(pictor_jpeg *reader)
+{
+	return jpeg_has_multiple_scans(&reader->jpeg) ? 70 : 0;
 }
 
 int

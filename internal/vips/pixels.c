@@ -164,7 +164,7 @@ place(const unsigned char *from, size_t stride, int top, int lines, pictor_layou
 
 int
 pictor_decode(const void *data, size_t size, int type, int intent, const pictor_light *light,
-	unsigned char *pixels, pictor_layout to, int width, int height, int bands, int scratch, const int *stop)
+	unsigned char *pixels, pictor_layout to, int width, int height, int bands, int scratch, uintptr_t watcher)
 {
 	// The loaders decode 8 or 16 lines at a time, and 16 lines of the widest
 	// picture still fit a processor's cache. Strips asked for in order need no
@@ -175,10 +175,11 @@ pictor_decode(const void *data, size_t size, int type, int intent, const pictor_
 	VipsRegion *strip = NULL;
 	pictor_shift *shift = NULL;
 	unsigned char *rows = NULL, *whole = NULL;
-	int result = PICTOR_BAD;
+	int result = PICTOR_BAD, before = 0; // percent of the work before the first line
 
 	if (head && type == PICTOR_JPEG) {
-		image = (reader = pictor_jpeg_open(data, size, scratch, stop)) ? pictor_jpeg_lines(reader, head) : NULL;
+		image = (reader = pictor_jpeg_open(data, size, scratch, watcher)) ? pictor_jpeg_lines(reader, head) : NULL;
+		before = reader ? pictor_jpeg_share(reader) : 0;
 		g_object_unref(head);
 	}
 	else if (head && type == PICTOR_WEBP && !pictor_webp_is_animation(data, size)) {
@@ -187,7 +188,8 @@ pictor_decode(const void *data, size_t size, int type, int intent, const pictor_
 		unsigned char *frame = turned ? (whole = g_try_malloc((size_t) width * height * bands)) : pixels;
 
 		image = frame && head->Xsize == width && head->Ysize == height && head->Bands == bands &&
-			!pictor_webp_decode(data, size, frame, width, height, bands, stop) ? pictor_webp_lines(frame, head) : NULL;
+			!pictor_webp_decode(data, size, frame, width, height, bands, watcher) ? pictor_webp_lines(frame, head) : NULL;
+		before = PICTOR_WEBP_SHARE;
 		g_object_unref(head);
 	}
 	if (!image || pictor_to_srgb(&image, intent, light, &shift))
@@ -206,7 +208,7 @@ pictor_decode(const void *data, size_t size, int type, int intent, const pictor_
 		const unsigned char *from;
 		size_t stride;
 
-		if (g_atomic_int_get(stop) || vips_region_prepare(strip, &lines))
+		if (pictorWatched(watcher, before + (int) ((gint64) y * (100 - before) / height)) || vips_region_prepare(strip, &lines))
 			goto done;
 		from = narrow(strip, shift, rows, &stride);
 		place(from, stride, y, lines.height, to, pixels, width, bands);
@@ -258,7 +260,7 @@ read_lines(VipsRegion *to, void *seq, void *a, void *b, gboolean *stop)
 			left -= n;
 		}
 	}
-	if (pictorEncoded(from->watcher, (int) ((gint64) VIPS_RECT_BOTTOM(lines) * 100 / to->im->Ysize))) {
+	if (pictorWatched(from->watcher, (int) ((gint64) VIPS_RECT_BOTTOM(lines) * 100 / to->im->Ysize))) {
 		vips_error("pictor", "stopped");
 		return -1;
 	}

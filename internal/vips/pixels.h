@@ -35,27 +35,27 @@ typedef struct {
 	ptrdiff_t origin, dx, dy;
 } pictor_layout;
 
+// Decoders and encoders call pictorWatched, which is Go, with watcher and how
+// many percent are done, and fail soon after it returned anything but 0.
+extern int pictorWatched(uintptr_t watcher, int percent);
+
 enum { PICTOR_DECODED, PICTOR_BAD, PICTOR_OUT_OF_SPACE };
 
 // pictor_decode puts width * height pixels of as many bands, sizes as stored,
-// where the layout says. Any other thread may set stop, after which it fails
-// soon. scratch is that of pictor_jpeg_open.
+// where the layout says. scratch is that of pictor_jpeg_open.
 int pictor_decode(const void *data, size_t size, int type, int intent, const pictor_light *light,
-	unsigned char *pixels, pictor_layout to, int width, int height, int bands, int scratch, const int *stop);
+	unsigned char *pixels, pictor_layout to, int width, int height, int bands, int scratch, uintptr_t watcher);
 
 int pictor_webp_is_animation(const void *data, size_t size);
 
 // pictor_webp_decode fills pixels, which has room for exactly width * height *
-// bands. It fails soon after *stop is set.
-int pictor_webp_decode(const void *data, size_t size, unsigned char *pixels, int width, int height, int bands, const int *stop);
+// bands, and has the watcher told of up to PICTOR_WEBP_SHARE percent.
+enum { PICTOR_WEBP_SHARE = 90 };
+int pictor_webp_decode(const void *data, size_t size, unsigned char *pixels, int width, int height, int bands, uintptr_t watcher);
 
 // pictor_webp_lines is an image of the pixels, which must outlive it. It has the
 // size and the metadata of head.
 VipsImage *pictor_webp_lines(unsigned char *pixels, VipsImage *head);
-
-// The encoders call pictorEncoded, which is Go, with watcher and how many
-// percent are done, and fail when it returns anything but 0.
-extern int pictorEncoded(uintptr_t watcher, int percent);
 
 // pictor_encode_jpeg reads a file of pixels, row after row, by its descriptor.
 int pictor_encode_jpeg(int pixels, int width, int height, int bands, const char *out, int quality, uintptr_t watcher);

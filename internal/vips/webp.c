@@ -20,7 +20,7 @@ pictor_webp_is_animation(const void *data, size_t size)
 }
 
 int
-pictor_webp_decode(const void *data, size_t size, unsigned char *pixels, int width, int height, int bands, const int *stop)
+pictor_webp_decode(const void *data, size_t size, unsigned char *pixels, int width, int height, int bands, uintptr_t watcher)
 {
 	enum { PIECE = 64 * 1024 };
 	WebPDecoderConfig config;
@@ -37,7 +37,7 @@ pictor_webp_decode(const void *data, size_t size, unsigned char *pixels, int wid
 	if (!(decoder = WebPIDecode(NULL, 0, &config)))
 		return -1;
 	for (size_t n = 0; n < size && status == VP8_STATUS_SUSPENDED;) {
-		if (g_atomic_int_get(stop))
+		if (pictorWatched(watcher, (int) ((gint64) n * PICTOR_WEBP_SHARE / size)))
 			break;
 		n += VIPS_MIN(PIECE, size - n);
 		status = WebPIUpdate(decoder, data, n);
@@ -101,7 +101,7 @@ go_on(int percent, const WebPPicture *picture)
 {
 	const target *to = picture->custom_ptr;
 
-	return !pictorEncoded(to->watcher, percent);
+	return !pictorWatched(to->watcher, percent);
 }
 
 // in_colour repeats the grey of pixels that have no colour, which libwebp does
