@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"image"
 	"image/jpeg"
+	"image/png"
 	"io"
 	"net/http"
+	"strings"
 	"testing"
 
 	api "pictor/gen"
@@ -31,12 +33,14 @@ func BenchmarkCapacity(b *testing.B) {
 	for _, row := range []struct {
 		task          job.Task
 		width, height int
+		imageType     string
 	}{
-		{job.RemoveBG, 800, 600}, {job.RemoveBG, 2000, 1500}, {job.RemoveBG, 4000, 3000},
-		{job.Upscale2x, 400, 300}, {job.Upscale2x, 800, 600}, {job.Upscale2x, 2000, 1500},
-		{job.Upscale4x, 400, 300}, {job.Upscale4x, 800, 600}, {job.Upscale4x, 4096, 3072},
+		{job.RemoveBG, 800, 600, job.JPEG}, {job.RemoveBG, 2000, 1500, job.JPEG}, {job.RemoveBG, 4000, 3000, job.JPEG},
+		{job.Upscale2x, 400, 300, job.JPEG}, {job.Upscale2x, 800, 600, job.JPEG}, {job.Upscale2x, 2000, 1500, job.JPEG},
+		{job.Upscale4x, 400, 300, job.JPEG}, {job.Upscale4x, 800, 600, job.JPEG}, {job.Upscale4x, 4096, 3072, job.JPEG},
+		{job.Upscale4x, 4096, 3072, job.PNG},
 	} {
-		b.Run(fmt.Sprintf("%s/%dx%d", row.task, row.width, row.height), func(b *testing.B) {
+		b.Run(fmt.Sprintf("%s/%dx%d_%s", row.task, row.width, row.height, strings.TrimPrefix(row.imageType, "image/")), func(b *testing.B) {
 			s := newStack(b)
 			serve, worker := s.run(b, "serve"), s.run(b, "worker", "PICTOR_WORKERS=1")
 			account := pgtest.NewAccount(b, s.db, 1_000_000*point.Point)
@@ -45,7 +49,7 @@ func BenchmarkCapacity(b *testing.B) {
 			database, err := sql.Open("postgres", s.stores.DatabaseURL)
 			must(b, err)
 			defer database.Close()
-			photo := photograph(b, row.width, row.height)
+			photo := photograph(b, row.width, row.height, row.imageType)
 			send(b, client, row.task, photo) // the first one of a process warms it up
 
 			api, work, books := cpuTime(b, serve), cpuTime(b, worker), bookkeeping(b, database)
@@ -81,7 +85,11 @@ func send(b *testing.B, client *api.Client, task job.Task, photo []byte) {
 		if task == job.Upscale4x {
 			scale = api.Scale4
 		}
-		answer, err = client.Upscale(b.Context(), &api.UpscaleReqImageJpeg{Data: bytes.NewReader(photo)},
+		var body api.UpscaleReq = &api.UpscaleReqImageJpeg{Data: bytes.NewReader(photo)}
+		if http.DetectContentType(photo) == job.PNG {
+			body = &api.UpscaleReqImagePNG{Data: bytes.NewReader(photo)}
+		}
+		answer, err = client.Upscale(b.Context(), body,
 			api.UpscaleParams{Wait: api.NewOptWait(wait), Scale: api.NewOptScale(scale)})
 	}
 	must(b, err)
@@ -102,7 +110,7 @@ func send(b *testing.B, client *api.Client, task job.Task, photo []byte) {
 }
 
 // photograph is the astronaut, made as large as asked for.
-func photograph(b *testing.B, width, height int) []byte {
+func photograph(b *testing.B, width, height int, imageType string) []byte {
 	b.Helper()
 	small, err := jpeg.Decode(bytes.NewReader(parts.Picture(b, "astronaut.jpg")))
 	must(b, err)
@@ -114,7 +122,11 @@ func photograph(b *testing.B, width, height int) []byte {
 		}
 	}
 	var out bytes.Buffer
-	must(b, jpeg.Encode(&out, large, &jpeg.Options{Quality: 90}))
+	if imageType == job.PNG {
+		must(b, png.Encode(&out, large))
+	} else {
+		must(b, jpeg.Encode(&out, large, &jpeg.Options{Quality: 90}))
+	}
 	return out.Bytes()
 }
 
