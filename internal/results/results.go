@@ -77,7 +77,12 @@ func (h *host) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 	switch r.Method {
 	case http.MethodGet, http.MethodHead:
-		if err := h.send(w, r); err != nil {
+		j, left, err := h.find(r.Context(), r.URL.Path)
+		if err == nil {
+			r = r.WithContext(logctx.With(r.Context(), slog.String("job", string(j.ID)), slog.Int64("account", j.Account)))
+			err = h.send(w, r, j, left)
+		}
+		if err != nil {
 			h.refuse(w, r, err)
 		}
 	case http.MethodOptions:
@@ -92,11 +97,8 @@ func (h *host) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (h *host) send(w http.ResponseWriter, r *http.Request) error {
-	j, left, err := h.find(r.Context(), r.URL.Path)
-	if err != nil {
-		return err
-	}
+// send answers with the result of a job that can be read for so long yet.
+func (h *host) send(w http.ResponseWriter, r *http.Request, j job.Job, left time.Duration) error {
 	object, err := h.store.Open(r.Context(), j.ResultKey())
 	if errors.Is(err, blob.ErrNotFound) {
 		return gone() // the sweeper was faster

@@ -25,6 +25,7 @@ import (
 
 	"pictor/internal/blob"
 	"pictor/internal/job"
+	"pictor/internal/logctx"
 	"pictor/internal/postgres"
 	"pictor/internal/results"
 	"pictor/internal/testkit/pgtest"
@@ -67,7 +68,7 @@ func startOn(t *testing.T, store string, c results.Config) *host {
 	if done, err := h.db.Complete(t.Context(), h.job.ID, h.job.Fence, result); err != nil || !done {
 		t.Fatal(done, err)
 	}
-	server := httptest.NewServer(results.New(c, h.db, h.store, slog.New(slog.NewTextHandler(h.log, nil))))
+	server := httptest.NewServer(results.New(c, h.db, h.store, slog.New(logctx.NewHandler(slog.NewTextHandler(h.log, nil)))))
 	t.Cleanup(server.Close)
 	h.url = server.URL
 	return h
@@ -290,6 +291,29 @@ func TestResult_without_a_database_is_for_later(t *testing.T) {
 	}
 	if strings.Contains(string(body), "sql") || !strings.Contains(h.log.String(), "closed") {
 		t.Errorf("the client was told %s, the log has %s", body, h.log)
+	}
+}
+
+// The operator must be able to tell whose result it was; the client must not.
+func TestResult_without_a_store_is_logged_with_its_job(t *testing.T) {
+	t.Parallel()
+	h := start(t, time.Hour)
+	if err := h.store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	answer, body := h.do(t, "GET", result, nil)
+	refused(t, answer, body, 503, "unavailable")
+	log := h.log.String()
+	for _, told := range []string{"job=" + string(h.job.ID), fmt.Sprint("account=", h.job.Account), "request=" + answer.Header.Get("X-Request-Id")} {
+		if !strings.Contains(log, told) {
+			t.Errorf("%s is not in the log: %s", told, log)
+		}
+	}
+	if strings.Contains(log, token) {
+		t.Errorf("the log has the token: %s", log)
+	}
+	if strings.Contains(string(body), string(h.job.ID)) {
+		t.Errorf("the client was told %s", body)
 	}
 }
 
