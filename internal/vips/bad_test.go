@@ -42,6 +42,33 @@ func refuseDecode(t *testing.T, b []byte, words string) {
 	refuse(t, err, words)
 }
 
+// libvips can load dozens of types, some of them by programs of their own. None
+// is reached, not even by bimg: what is not needed cannot be attacked.
+func TestStart_leaves_three_loaders(t *testing.T) {
+	t.Parallel()
+	if err := vips.Start(vips.Config{}); err != nil {
+		t.Fatal(err)
+	}
+	dot := asPNG(t, toImage(crop(cat(t), 0, 0, 8, 8)))
+	tiff, err := bimg.Resize(dot, bimg.Options{Type: bimg.TIFF, NoAutoRotate: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, b := range map[string][]byte{
+		"TIFF": tiff,
+		"GIF":  []byte("GIF89a\x01\x00\x01\x00\x80\x00\x00\x00\x00\x00\xff\xff\xff,\x00\x00\x00\x00\x01\x00\x01\x00\x00\x02\x02D\x01\x00;"),
+		"SVG":  []byte(`<svg xmlns="http://www.w3.org/2000/svg" width="8" height="8"><rect width="8" height="8"/></svg>`),
+		"PDF":  []byte("%PDF-1.1\n1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj\n2 0 obj<</Type/Pages/Kids[]/Count 0>>endobj\ntrailer<</Root 1 0 R>>"),
+	} {
+		if _, err := bimg.Resize(b, bimg.Options{Type: bimg.PNG, NoAutoRotate: true}); err == nil {
+			t.Errorf("%s was loaded", name)
+		}
+	}
+	if _, err := bimg.Resize(dot, bimg.Options{Type: bimg.PNG, NoAutoRotate: true}); err != nil {
+		t.Errorf("PNG was not loaded: %v", err)
+	}
+}
+
 func TestDecode_refuses_what_is_no_picture(t *testing.T) {
 	t.Parallel()
 	for _, s := range []string{"", "\xff\xd8\xff", "hello, world, this is text", "GIF89a\x01\x00\x01\x00\x80\x00\x00", "<svg width='1' height='1'></svg>"} {

@@ -125,3 +125,23 @@ func TestDecode_holds_no_second_frame(t *testing.T) {
 		}
 	}
 }
+
+// One cut-off PNG made libvips write hundreds of lines to stderr, past the log.
+func TestDecode_of_bad_pictures_writes_nothing_past_the_log(t *testing.T) {
+	t.Parallel()
+	for name, b := range slowPictures(t, 200, 200) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			file := filepath.Join(t.TempDir(), "picture")
+			if err := os.WriteFile(file, b[:len(b)*2/3], 0o600); err != nil {
+				t.Fatal(err)
+			}
+			command := exec.Command(os.Args[0])
+			command.Env = append(os.Environ(), "PICTOR_TEST_DECODE="+file)
+			out, err := command.CombinedOutput()
+			if err == nil || strings.Count(string(out), "\n") != 1 || !strings.Contains(string(out), "is cut off") {
+				t.Errorf("%v, wrote %q, want the one line of this program", err, out)
+			}
+		})
+	}
+}
