@@ -8,7 +8,7 @@ type cutout struct {
 	picture *vips.Picture
 	under   byte // grey that the model saw in place of transparency
 	matte   matte
-	colours colours
+	colours *colours // nil: soft pixels keep their colour, too
 }
 
 // paintRows writes rows from..to-1 of the result as RGBA. Opaque pixels keep
@@ -65,7 +65,8 @@ func (c *cutout) paintOver(x int, rgb [3]byte, alpha, own byte, front *colourPai
 	}
 }
 
-// colourPainter finds the colour in front for pixels of one row at a time.
+// colourPainter finds the colour in front for pixels of one row at a time. A nil
+// one takes the picture's own for it.
 type colourPainter struct {
 	colours colours
 	height  int
@@ -76,8 +77,11 @@ type colourPainter struct {
 	front, back [3][]float32
 }
 
-func newColourPainter(c colours, width, height int) *colourPainter {
-	p := &colourPainter{colours: c, height: height, columns: lerps(c.front[0].w, width)}
+func newColourPainter(c *colours, width, height int) *colourPainter {
+	if c == nil {
+		return nil
+	}
+	p := &colourPainter{colours: *c, height: height, columns: lerps(c.front[0].w, width)}
 	for i := range p.front {
 		p.front[i] = make([]float32, c.front[i].w+1)
 		p.back[i] = make([]float32, c.back[i].w+1)
@@ -85,10 +89,18 @@ func newColourPainter(c colours, width, height int) *colourPainter {
 	return p
 }
 
-func (p *colourPainter) start(y int) { p.y, p.blended = y, false }
+func (p *colourPainter) start(y int) {
+	if p != nil {
+		p.y, p.blended = y, false
+	}
+}
 
 // paint writes the RGBA pixel of column x, which shows rgb.
 func (p *colourPainter) paint(x int, rgb []byte, alpha byte, px []byte) {
+	if p == nil {
+		px[0], px[1], px[2], px[3] = rgb[0], rgb[1], rgb[2], alpha
+		return
+	}
 	if !p.blended {
 		at := lerpAt(p.colours.front[0].h, p.height, p.y)
 		for i := range p.front {

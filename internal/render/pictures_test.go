@@ -35,15 +35,31 @@ func newRenderer(t testing.TB) *render.Renderer {
 // with renders with the engine, on two threads.
 func with(t testing.TB, e onnx.Engine) *render.Renderer {
 	t.Helper()
-	r, err := render.New(render.Config{Engine: e, Threads: 2, Dir: t.TempDir()})
+	return configured(t, render.Config{Engine: e})
+}
+
+func configured(t testing.TB, c render.Config) *render.Renderer {
+	t.Helper()
+	c.Threads, c.Dir = 2, t.TempDir()
+	r, err := render.New(c)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		r.Close()
-		e.Close()
+		c.Engine.Close()
 	})
 	return r
+}
+
+// withPlainEdges is newRenderer without the refinement of edges.
+func withPlainEdges(t testing.TB) *render.Renderer {
+	t.Helper()
+	e, err := onnx.Open(onnx.Config{Engine: onnx.Runtime})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return configured(t, render.Config{Engine: e, PlainEdges: true})
 }
 
 // rendered is the result of a task, decoded.

@@ -56,13 +56,16 @@ func (r *Renderer) removeBG(ctx context.Context, m model, in []byte, out io.Writ
 	steps.laps.begin(Matte)
 
 	c := &cutout{picture: picture, under: under}
-	if m.Coarse {
+	if m.Coarse && !r.plain {
 		c.matte = refine(work, subject)
 	} else {
 		c.matte = takeOver(subject, picture.Width, picture.Height)
 	}
-	w, h = within(colourSide, work.Width, work.Height)
-	c.colours = separate(shrink(work, w, h, 0, 1), c.matte.paint(work).resize(w, h))
+	if !r.plain {
+		w, h = within(colourSide, work.Width, work.Height)
+		found := separate(shrink(work, w, h, 0, 1), c.matte.paint(work).resize(w, h))
+		c.colours = &found
+	}
 	steps.add(refinedShare)
 	steps.laps.begin(Encode)
 

@@ -117,6 +117,25 @@ func TestRemoveBG_leaves_no_rim_of_the_old_background(t *testing.T) {
 	}
 }
 
+// What refining the edges gains: without it, the enlarged mask is the matte and
+// the old background shows through it.
+func TestRemoveBG_with_plain_edges_is_the_enlarged_mask(t *testing.T) {
+	t.Parallel()
+	scene := compose(t, 600, 450)
+	in, rim, green := asPNG(t, scene.picture), scene.rim(), [3]byte{0, 200, 0}
+	plain, _ := rendered(t, configured(t, render.Config{Engine: answers(scene.mask), PlainEdges: true}), job.RemoveBG, in)
+	if mean, largest := distance(t, alphaOf(scene.plain()), alphaOf(plain)); mean > 0.5 || largest > 6 { // what is all but transparent is dropped
+		t.Errorf("alpha differs from the enlarged mask's by %.2f on average and %d at most", mean, largest)
+	}
+	refined, _ := rendered(t, with(t, answers(scene.mask)), job.RemoveBG, in)
+	want := over(scene.truth, green)
+	before, after := difference(want, over(plain, green), rim), difference(want, over(refined, green), rim)
+	t.Logf("error on the rim %.2f, refined %.2f", before, after)
+	if after > 0.7*before {
+		t.Errorf("error on the rim %.2f, refined still %.2f", before, after)
+	}
+}
+
 // A division by the largest value of an empty mask once was how cut-outs of
 // empty pictures failed in other tools.
 func TestRemoveBG_completes_whatever_the_model_sees(t *testing.T) {

@@ -40,6 +40,10 @@ type Config struct {
 	// while a JPEG of several passes is decoded up to eight per pixel of it; empty
 	// for the system's folder.
 	Dir string
+	// PlainEdges leaves the edges of a cut-out as the enlarged mask has them, with
+	// the colours of the picture: what refining them costs and gains is measured
+	// against it.
+	PlainEdges bool
 	// Stage, when set, is told how long each stage of a picture took, once the
 	// picture is done or given up.
 	Stage func(context.Context, job.Task, Lap)
@@ -50,6 +54,7 @@ type Renderer struct {
 	models  map[job.Task]model
 	threads int
 	dir     string
+	plain   bool // edges
 	stage   func(context.Context, job.Task, Lap)
 	slots   *semaphore.Weighted // one per thread that may run a model
 }
@@ -105,6 +110,7 @@ func New(cfg Config) (*Renderer, error) {
 		models:  map[job.Task]model{},
 		threads: cfg.Threads,
 		dir:     cfg.Dir,
+		plain:   cfg.PlainEdges,
 		stage:   cfg.Stage,
 		slots:   semaphore.NewWeighted(int64(cfg.Threads)),
 	}
