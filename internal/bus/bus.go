@@ -21,6 +21,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -66,7 +67,8 @@ type Bus struct {
 	js   jetstream.JetStream
 	log  *slog.Logger
 
-	carry func(context.Context) map[string]string
+	carry    func(context.Context) map[string]string
+	failures *failures
 }
 
 // Connect opens the connection. A server that cannot be reached yet is no
@@ -76,7 +78,7 @@ type Bus struct {
 // buffered message would be sent later although its publisher was told that it
 // failed, and had cancelled the job.
 func Connect(c Config, log *slog.Logger) (*Bus, error) {
-	b := &Bus{log: log, carry: c.Carry}
+	b := &Bus{log: log, carry: c.Carry, failures: &failures{to: log}}
 	options, err := c.Credentials.options()
 	if err != nil {
 		return nil, fmt.Errorf("connect to NATS: %w", err)
@@ -92,7 +94,7 @@ func Connect(c Config, log *slog.Logger) (*Bus, error) {
 		nats.Timeout(2*time.Second),
 		nats.PingInterval(5*time.Second),
 		nats.MaxPingsOutstanding(2),
-		nats.ReconnectErrHandler((&failures{to: log}).log),
+		nats.ReconnectErrHandler(b.failures.log),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			if err != nil {
 				log.Warn("the queue's connection is down", "error", err)
@@ -125,15 +127,29 @@ func Connect(c Config, log *slog.Logger) (*Bus, error) {
 // several attempts a second.
 type failures struct {
 	to   *slog.Logger
-	last string // only read and written by the connection's one callback goroutine
+	last atomic.Pointer[error]
 }
 
 func (f *failures) log(_ *nats.Conn, err error) {
-	if err == nil || err.Error() == f.last {
+	if err == nil {
 		return
 	}
-	f.last = err.Error()
+	if last := f.last.Swap(&err); last != nil && (*last).Error() == err.Error() {
+		return
+	}
 	f.to.Warn("the queue cannot be reached", "error", err)
+}
+
+// because says why there is no connection, where err only says that nothing is
+// kept until there is one.
+func (f *failures) because(err error) error {
+	if !errors.Is(err, nats.ErrReconnectBufExceeded) {
+		return err
+	}
+	if last := f.last.Load(); last != nil {
+		return fmt.Errorf("there is no connection to NATS: %w", *last)
+	}
+	return errors.New("there is no connection to NATS")
 }
 
 // Close ends the connection. Messages that are not acknowledged are delivered
@@ -148,11 +164,11 @@ func (b *Bus) Close() { b.conn.Close() }
 // replicas.
 func (b *Bus) Ensure(ctx context.Context) error {
 	if err := b.ensureStream(ctx); err != nil {
-		return fmt.Errorf("ensure the stream: %w", err)
+		return fmt.Errorf("ensure the stream: %w", b.failures.because(err))
 	}
 	for _, t := range job.Tasks() {
 		if err := b.ensureConsumer(ctx, t); err != nil {
-			return fmt.Errorf("ensure the consumer of %s: %w", t, err)
+			return fmt.Errorf("ensure the consumer of %s: %w", t, b.failures.because(err))
 		}
 	}
 	return nil
@@ -242,7 +258,7 @@ func (b *Bus) Backlog(ctx context.Context) (map[job.Task]uint64, error) {
 	for _, t := range job.Tasks() {
 		c, err := b.js.Consumer(ctx, stream, consumerName(t))
 		if err != nil {
-			return nil, fmt.Errorf("look at the consumer of %s: %w", t, err)
+			return nil, fmt.Errorf("look at the consumer of %s: %w", t, b.failures.because(err))
 		}
 		backlog[t] = c.CachedInfo().NumPending
 	}

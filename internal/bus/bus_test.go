@@ -254,6 +254,19 @@ func TestConsume_waits_for_what_runs_when_it_is_stopped(t *testing.T) {
 // A publish that fails must fail for good. With the client's default reconnect
 // buffer the message is kept, sent when the server is back, and the worker gets
 // a job whose client was told "nothing was charged".
+// The doctor and /readyz repeat what Ensure and Backlog say: "nats: outbound
+// buffer limit exceeded" told nobody that there is no server.
+func TestEnsure_says_that_there_is_no_connection(t *testing.T) {
+	t.Parallel()
+	b := connect(t, "nats://127.0.0.1:1")
+	if err := b.Ensure(t.Context()); err == nil || !strings.Contains(err.Error(), "no connection to NATS") {
+		t.Errorf("Ensure: %v", err)
+	}
+	if _, err := b.Backlog(t.Context()); err == nil || !strings.Contains(err.Error(), "no connection to NATS") {
+		t.Errorf("Backlog: %v", err)
+	}
+}
+
 func TestPublish_leaves_nothing_behind_when_the_server_is_away(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
