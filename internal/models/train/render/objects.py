@@ -145,9 +145,9 @@ def main():
         for turn in range(arguments.count):
             archive, name, kind, held = found[order[turn % len(order)]]
             for _ in range(8 if kind == "rl" and not arguments.sheet else 1):
-                found = picture(load(archive, name), random)
-                if found and shelf.serves(found[0]):
-                    tars.add(kind, held and kind != "rl", found[0])
+                made = picture(load(archive, name), random)
+                if made and shelf.serves(made[0]):
+                    tars.add(kind, held and kind != "rl", made[0])
         tars.report(arguments.sheet)
 
 
