@@ -9,6 +9,7 @@ import (
 	"image/png"
 	"io"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -108,6 +109,9 @@ func TestLifecycle_of_a_job_that_fails(t *testing.T) {
 	failed := answer.Response
 	if answer.StatusCode != http.StatusOK || failed.Status != api.JobStatusFailed || !failed.Refunded || failed.Cost != 0.15 {
 		t.Errorf("got %d %+v, want 200, failed and refunded at a cost that stays", answer.StatusCode, failed)
+	}
+	if message := failed.Message; !strings.Contains(message, "cut off") {
+		t.Errorf("the client reads %q, and not what is wrong with the picture", message)
 	}
 	_, err = s.client.GetJobResult(t.Context(), api.GetJobResultParams{ID: failed.ID})
 	var refused *api.ErrorStatusCodeWithHeaders
