@@ -2,7 +2,9 @@ package vips_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"image/jpeg"
 	"os"
@@ -83,6 +85,32 @@ func BenchmarkDecode(b *testing.B) {
 			each := (cpuTime(b) - from) / time.Duration(b.N)
 			b.ReportMetric(each.Seconds()*1000, "cpu-ms/op")
 			b.ReportMetric(each.Seconds()/floor.Seconds(), "x-image/jpeg")
+		})
+	}
+}
+
+// BenchmarkDecode_cancelled reports how long 12 megapixels go on being decoded
+// after a tenth of them, when nobody wants them any more.
+func BenchmarkDecode_cancelled(b *testing.B) {
+	for name, data := range slowPictures(b, 4000, 3000) {
+		b.Run(name, func(b *testing.B) {
+			var after time.Duration
+			for b.Loop() {
+				ctx, cancel := context.WithCancel(b.Context())
+				var from time.Duration
+				_, err := vips.DecodeContext(ctx, data, b.TempDir(), func(percent int) {
+					if percent >= 10 && from == 0 {
+						from = cpuTime(b)
+						cancel()
+					}
+				})
+				if !errors.Is(err, context.Canceled) {
+					b.Fatalf("got %v, want context.Canceled", err)
+				}
+				after += cpuTime(b) - from
+				cancel()
+			}
+			b.ReportMetric(after.Seconds()*1000/float64(b.N), "cpu-ms-after")
 		})
 	}
 }
