@@ -15,8 +15,12 @@ import (
 	"pictor/internal/job"
 )
 
-// beginning is how much of a body is looked at before it is refused for its account.
-const beginning = 64 << 10
+// How much of a body is looked at before it is refused for its account: at first,
+// and at most.
+const (
+	glimpse   = 8 << 10
+	beginning = 64 << 10
+)
 
 // refuseEarly has the body of an upload refused before it is decoded, if its
 // account may not have the job: then the rest of it is received, and nothing
@@ -85,27 +89,34 @@ func (a *API) refuseUpload(ctx context.Context, x *exchange, u upload) error {
 	}
 	buffer := a.buffers.Get().(*[]byte)
 	defer a.buffers.Put(buffer)
-	n, _ := io.ReadFull(b, (*buffer)[:beginning]) // an error is there for the next Read as well
-	head := (*buffer)[:n]
-	image, looked, plain := head, u.task, true
-	if u.boundary != "" {
-		image, plain = u.open(head, (*buffer)[beginning:])
+	looked, head, plain := u.task, (*buffer)[:0], false
+	for _, size := range []int{glimpse, beginning} {
+		n, _ := io.ReadFull(b, (*buffer)[len(head):size]) // an error is there for the next Read as well
+		head = (*buffer)[:len(head)+n]
+		if plain = u.ordinary(head, (*buffer)[beginning:]); plain {
+			break
+		}
 	}
-	if !plain || !intake.Ordinary(image, u.task) ||
-		!u.settled && errors.Is(refused, &fault.Error{Code: fault.InsufficientBalance}) {
+	if plain && u.task != looked {
+		refused = a.admission.Look(ctx, account, u.task, u.key)
+	}
+	if !plain || refused == nil || !u.settled && errors.Is(refused, &fault.Error{Code: fault.InsufficientBalance}) {
 		b.again = bytes.Clone(head)
 		return nil
-	}
-	if u.task != looked {
-		if refused = a.admission.Look(ctx, account, u.task, u.key); refused == nil {
-			b.again = bytes.Clone(head)
-			return nil
-		}
 	}
 	if err := b.skip(*buffer); err != nil {
 		return err
 	}
 	return refused
+}
+
+// ordinary says that an upload has no fault by its beginning.
+func (u *upload) ordinary(head, buffer []byte) bool {
+	image, plain := head, true
+	if u.boundary != "" {
+		image, plain = u.open(head, buffer)
+	}
+	return plain && intake.Ordinary(image, u.task)
 }
 
 // open finds the beginning of the image in the beginning of a form, which it

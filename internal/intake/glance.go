@@ -49,8 +49,8 @@ func Ordinary(head []byte, task job.Task) bool {
 	case job.JPEG:
 		size, err = jpeg.DecodeConfig(bytes.NewReader(head))
 	case job.PNG:
-		if before, _, _ := bytes.Cut(head, []byte("IDAT")); bytes.Contains(before, []byte("acTL")) {
-			return false // animated
+		if before, _, whole := bytes.Cut(head, []byte("IDAT")); !whole || bytes.Contains(before, []byte("acTL")) {
+			return false // animated, or that is not known yet
 		}
 		size, err = png.DecodeConfig(bytes.NewReader(head))
 	case job.WebP:
