@@ -36,8 +36,10 @@ func (w *Worker) claim(asked, ctx context.Context, m bus.Message) (j job.Job, ve
 
 type claim func(context.Context, job.ID, time.Duration) (job.Job, postgres.Verdict, error)
 
+// claimBy goes on when the worker is told to stop: a claim that is cut off may be
+// written all the same, and its job would lie idle until the lease ends.
 func (w *Worker) claimBy(ctx context.Context, id job.ID, claim claim) (job.Job, postgres.Verdict, error) {
-	ctx, cancel := context.WithTimeout(ctx, settle)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settle)
 	defer cancel()
 	return claim(ctx, id, w.Lease)
 }
