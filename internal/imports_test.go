@@ -19,7 +19,7 @@ var layers = []struct {
 	packages []string
 	may      []string
 }{
-	{"words", []string{"point", "job", "fault", "apikey", "logctx"}, []string{"words"}},
+	{"words", []string{"point", "job", "fault", "apikey", "logctx", "tempfile"}, []string{"words"}},
 	{"tools", []string{"postgres", "cluster", "bus", "blob", "vips", "onnx", "models"}, []string{"words", "db"}},
 	{"stages", []string{"intake", "admission", "work", "render", "wait", "sweep"}, []string{"words", "tools"}},
 	{"edge", []string{"httpapi", "results"}, []string{"words", "tools", "stages", "gen", "openapi"}},

@@ -93,6 +93,11 @@ func Running() *Error {
 	}
 }
 
+// TooLarge refuses an image of more than job.MaxImageBytes.
+func TooLarge() *Error {
+	return New(FileTooLarge, "The image is larger than 20 MB (20,971,520 bytes). Send a smaller one.")
+}
+
 // Queue refuses a request whose job could not be queued; its charge was taken
 // back.
 func Queue(cause error) *Error {

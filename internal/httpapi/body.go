@@ -55,6 +55,8 @@ func bodyLimit(mediaType string) int64 {
 // first Read, which is after the key was checked.
 type body struct {
 	from     io.ReadCloser
+	media    string // type, "" when none can be read
+	boundary string // of a form
 	limit    int64
 	declared int64 // Content-Length, -1 for none
 	expects  bool  // the client sends nothing before it is asked to
@@ -75,9 +77,11 @@ type body struct {
 }
 
 func newBody(w http.ResponseWriter, r *http.Request, memory *semaphore.Weighted, budget int64) *body {
-	mediaType, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	mediaType, params, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	b := &body{
 		from:     r.Body,
+		media:    mediaType,
+		boundary: params["boundary"],
 		limit:    bodyLimit(mediaType),
 		declared: r.ContentLength,
 		expects:  r.Header.Get("Expect") != "",
@@ -124,7 +128,7 @@ func (b *body) Read(p []byte) (int, error) {
 	b.count += int64(n)
 	switch {
 	case b.count > b.limit:
-		n, b.err = n-1, tooLarge()
+		n, b.err = n-1, fault.TooLarge()
 	case err == io.EOF:
 		b.err = err
 		// The deadline must not outlive the body: net/http goes on reading to
@@ -141,7 +145,7 @@ func (b *body) Read(p []byte) (int, error) {
 func (b *body) start() error {
 	if b.declared > b.limit {
 		b.started = time.Now()
-		return tooLarge()
+		return fault.TooLarge()
 	}
 	if first := b.first; first != nil {
 		b.first = nil
@@ -199,7 +203,3 @@ func (b *body) drain() {
 // setDeadline has no effect on a connection that cannot have one, as in tests
 // without a network.
 func (b *body) setDeadline(t time.Time) { _ = b.conn.SetReadDeadline(t) }
-
-func tooLarge() *fault.Error {
-	return fault.New(fault.FileTooLarge, "The image is larger than 20 MB (20,971,520 bytes). Send a smaller one.")
-}

@@ -163,7 +163,7 @@ func fromForm(image, file api.OptMultipartFile) (intake.Source, error) {
 	for _, part := range []api.OptMultipartFile{image, file} {
 		switch {
 		case part.Value.Size > job.MaxImageBytes:
-			return intake.Source{}, tooLarge()
+			return intake.Source{}, fault.TooLarge()
 		case part.Value.Size > 0:
 			return intake.Source{Bytes: part.Value.File}, nil
 		}

@@ -143,7 +143,7 @@ func brokenForm(r *http.Request, cause error) *fault.Error {
 		return f
 	}
 	if errors.Is(cause, multipart.ErrMessageTooLarge) {
-		return tooLarge()
+		return fault.TooLarge()
 	}
 	return fault.Because(fault.BadRequest,
 		"The request body is not a valid form. Let your HTTP library set Content-Type, so that it names the boundary it uses.", cause)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"mime"
 	"mime/multipart"
 	"strconv"
 
@@ -27,17 +26,19 @@ const (
 // more. Only what is ordinary by its beginning is refused so. All else is decoded
 // first, because its own faults go before those of the account.
 func (a *API) refuseEarly(ctx context.Context, x *exchange, operation api.OperationName) {
+	b := x.body
+	if b == nil {
+		return
+	}
 	u := upload{operation: operation, key: x.inbound.Header.Get("Idempotency-Key")}
-	mediaType, params, _ := mime.ParseMediaType(x.inbound.Header.Get("Content-Type"))
-	switch mediaType {
+	switch b.media {
 	case "multipart/form-data":
-		u.boundary = params["boundary"]
+		u.boundary = b.boundary
 	case job.PNG, job.JPEG, job.WebP:
 	default:
 		return
 	}
-	b := x.body
-	if b == nil || !u.scaled(x.inbound.URL.Query().Get("scale")) {
+	if !u.scaled(x.inbound.URL.Query().Get("scale")) {
 		return
 	}
 	// That an image is too large goes before the faults of the account, too. In a
@@ -143,7 +144,7 @@ func (u *upload) open(head, buffer []byte) (image []byte, ok bool) {
 			return nil, false
 		case name == "wait":
 			seconds, err := strconv.Atoi(string(value))
-			ok = err == nil && seconds >= 0 && seconds <= 60
+			ok = err == nil && api.Wait(seconds).Validate() == nil
 		case name == "scale" && u.operation == api.UpscaleOperation:
 			ok = len(value) > 0 && u.scaled(string(value))
 			u.settled = true

@@ -26,6 +26,7 @@ import (
 
 	"pictor/internal/fault"
 	"pictor/internal/job"
+	"pictor/internal/tempfile"
 	"pictor/internal/vips"
 )
 
@@ -145,15 +146,9 @@ func (in *Intake) take(ctx context.Context, task job.Task, r io.Reader, refuse f
 	return image, nil
 }
 
-// tempFile has no name any more, so nothing is left of it when it is closed,
-// however that comes about.
 func (in *Intake) tempFile() (*os.File, error) {
-	f, err := os.CreateTemp(in.dir, "pictor-image-")
+	f, err := tempfile.Unnamed(in.dir, "pictor-image-")
 	if err != nil {
-		return nil, fmt.Errorf("temporary file for an image: %w", err)
-	}
-	if err := os.Remove(f.Name()); err != nil {
-		_ = f.Close()
 		return nil, fmt.Errorf("temporary file for an image: %w", err)
 	}
 	return f, nil
@@ -173,7 +168,7 @@ func (i *Image) spool(ctx context.Context, r io.Reader) error {
 		}
 		n, err := r.Read(buffer)
 		if i.Size += int64(n); i.Size > job.MaxImageBytes {
-			return tooLarge()
+			return fault.TooLarge()
 		}
 		hash.Write(buffer[:n])
 		if _, err := i.file.Write(buffer[:n]); err != nil {
@@ -185,7 +180,7 @@ func (i *Image) spool(ctx context.Context, r io.Reader) error {
 			hash.Sum(i.SHA256[:0])
 			return nil
 		case errors.As(err, &limit):
-			return tooLarge()
+			return fault.TooLarge()
 		case err != nil:
 			return &sourceError{err}
 		}
@@ -232,10 +227,6 @@ func suits(h vips.Header, task job.Task) error {
 		return fault.New(fault.InvalidImage, "The image has "+size+". For scale "+strconv.Itoa(task.Scale())+" its longest side may have "+strconv.Itoa(side)+" pixels. Send a smaller one, or ask for scale 2.")
 	}
 	return nil
-}
-
-func tooLarge() *fault.Error {
-	return fault.New(fault.FileTooLarge, "The image is larger than 20 MB (20,971,520 bytes). Send a smaller one.")
 }
 
 func missing() *fault.Error {

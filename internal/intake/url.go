@@ -158,7 +158,7 @@ func (in *Intake) get(ctx context.Context, u *url.URL) (io.ReadCloser, error) {
 	case encoding != "" && !strings.EqualFold(encoding, "identity"):
 		err = fmt.Errorf("Content-Encoding %q, which was not asked for", encoding)
 	case answer.ContentLength > job.MaxImageBytes:
-		err = tooLarge()
+		err = fault.TooLarge()
 	}
 	if err != nil {
 		_ = answer.Body.Close()

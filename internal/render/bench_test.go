@@ -12,7 +12,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -22,6 +21,7 @@ import (
 	"pictor/internal/models"
 	"pictor/internal/onnx"
 	"pictor/internal/render"
+	"pictor/internal/testkit/cputime"
 	"pictor/internal/vips"
 )
 
@@ -40,7 +40,7 @@ func BenchmarkRemoveBG_12MP(b *testing.B) {
 	for b.Loop() {
 		var p *vips.Picture
 		answer := onnx.NewTensor(1, 1, side, side)
-		before := cpu(func() {
+		before := cputime.Of(b, func() {
 			p = decoded(b, in)
 			tensor := onnx.NewTensor(1, 3, side, side)
 			small := render.Shrink(p, side, side)
@@ -53,20 +53,20 @@ func BenchmarkRemoveBG_12MP(b *testing.B) {
 				}
 			}
 		})
-		floor += before + cpu(func() { writeMasked(b, p, answer.Data, side) })
+		floor += before + cputime.Of(b, func() { writeMasked(b, p, answer.Data, side) })
 		var result bytes.Buffer
-		task += cpu(func() {
+		task += cputime.Of(b, func() {
 			if _, err := r.Render(b.Context(), job.RemoveBG, in, &result, nil); err != nil {
 				b.Fatal(err)
 			}
 		})
-		withoutRefining += cpu(func() {
+		withoutRefining += cputime.Of(b, func() {
 			if _, err := plain.Render(b.Context(), job.RemoveBG, in, io.Discard, nil); err != nil {
 				b.Fatal(err)
 			}
 		})
-		libvips += before - cpu(func() { decoded(b, result.Bytes()) }) // which bimg does, too
-		libvips += cpu(func() {
+		libvips += before - cputime.Of(b, func() { decoded(b, result.Bytes()) }) // which bimg does, too
+		libvips += cputime.Of(b, func() {
 			options := bimg.Options{Type: bimg.PNG, Compression: 6, NoAutoRotate: true, StripMetadata: true}
 			if _, err := bimg.Resize(result.Bytes(), options); err != nil {
 				b.Fatal(err)
@@ -139,9 +139,9 @@ func BenchmarkUpscale(b *testing.B) {
 			for b.Loop() {
 				for range rounds {
 					const tiles = w * h / (256 * 256)
-					raw := cpu(func() { runTiles(b, m, d.Scale, tiles) })
-					task := cpu(enlarge)
-					around := cpu(func() {
+					raw := cputime.Of(b, func() { runTiles(b, m, d.Scale, tiles) })
+					task := cputime.Of(b, enlarge)
+					around := cputime.Of(b, func() {
 						decoded(b, in)
 						asPNG(b, enlarged)
 					})
@@ -211,15 +211,6 @@ func BenchmarkPeakMemory(b *testing.B) {
 			b.ReportMetric(float64(peak)/1024, "peak-MB")
 		})
 	}
-}
-
-// cpu is the CPU time that the process spends while f runs.
-func cpu(f func()) time.Duration {
-	var before, after syscall.Rusage
-	syscall.Getrusage(syscall.RUSAGE_SELF, &before)
-	f()
-	syscall.Getrusage(syscall.RUSAGE_SELF, &after)
-	return time.Duration(after.Utime.Nano() + after.Stime.Nano() - before.Utime.Nano() - before.Stime.Nano())
 }
 
 // largePhoto is a JPEG with a subject, enlarged from the test photographs and

@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"pictor/internal/job"
+	"pictor/internal/tempfile"
 	"pictor/internal/vips"
 )
 
@@ -53,7 +54,7 @@ func (r *Renderer) encoder(result Result, bands int, lossless bool, out io.Write
 		w, err := vips.NewPNGWriter(out, result.Width, result.Height, bands, vips.PNGOptions{Threads: r.threads})
 		return pngEncoder{w}, err
 	}
-	raw, err := unnamedFile(r.dir)
+	raw, err := tempfile.Unnamed(r.dir, "pictor-render-")
 	if err != nil {
 		return nil, fmt.Errorf("open a file for the enlarged pixels: %w", err)
 	}
@@ -83,7 +84,7 @@ func (e *fileEncoder) WriteRows(pix []byte) error {
 }
 
 func (e *fileEncoder) Close(ctx context.Context, progress func(percent int)) error {
-	encoded, err := unnamedFile(e.dir)
+	encoded, err := tempfile.Unnamed(e.dir, "pictor-render-")
 	if err != nil {
 		return fmt.Errorf("open a file for the encoded picture: %w", err)
 	}
@@ -102,20 +103,6 @@ func (e *fileEncoder) Close(ctx context.Context, progress func(percent int)) err
 }
 
 func (e *fileEncoder) discard() { e.raw.Close() }
-
-// unnamedFile is a temporary file without a name: nothing of it is left when
-// the process is killed.
-func unnamedFile(dir string) (*os.File, error) {
-	f, err := os.CreateTemp(dir, "pictor-render-")
-	if err != nil {
-		return nil, err
-	}
-	if err := os.Remove(f.Name()); err != nil {
-		f.Close()
-		return nil, err
-	}
-	return f, nil
-}
 
 // path names an open file without a name, for code that opens by name.
 func path(f *os.File) string { return fmt.Sprintf("/dev/fd/%d", f.Fd()) }

@@ -9,12 +9,12 @@ import (
 	"image/jpeg"
 	"os"
 	"runtime/debug"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/h2non/bimg"
 
+	"pictor/internal/testkit/cputime"
 	"pictor/internal/vips"
 )
 
@@ -27,17 +27,6 @@ func bimgPNG(t testing.TB, b []byte) []byte {
 		t.Fatal(err)
 	}
 	return out
-}
-
-// cpuTime is the processor time that the process has used: other work on the
-// machine does not count.
-func cpuTime(t testing.TB) time.Duration {
-	t.Helper()
-	var usage syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		t.Fatal(err)
-	}
-	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
 // large is a photograph repeated to 12 megapixels.
@@ -70,19 +59,19 @@ func BenchmarkDecode(b *testing.B) {
 		"WebP":                         encodeWebP(b, p, vips.WebP{Quality: 90}),
 	} {
 		b.Run(name, func(b *testing.B) {
-			floor := cpuTime(b)
+			floor := cputime.Used(b)
 			const floors = 3
 			for range floors {
 				if _, err := jpeg.Decode(bytes.NewReader(plain)); err != nil {
 					b.Fatal(err)
 				}
 			}
-			floor = (cpuTime(b) - floor) / floors
-			from := cpuTime(b)
+			floor = (cputime.Used(b) - floor) / floors
+			from := cputime.Used(b)
 			for b.Loop() {
 				decode(b, data)
 			}
-			each := (cpuTime(b) - from) / time.Duration(b.N)
+			each := (cputime.Used(b) - from) / time.Duration(b.N)
 			b.ReportMetric(each.Seconds()*1000, "cpu-ms/op")
 			b.ReportMetric(each.Seconds()/floor.Seconds(), "x-image/jpeg")
 		})
@@ -100,14 +89,14 @@ func BenchmarkDecode_cancelled(b *testing.B) {
 				var from time.Duration
 				_, err := vips.DecodeContext(ctx, data, b.TempDir(), func(percent int) {
 					if percent >= 10 && from == 0 {
-						from = cpuTime(b)
+						from = cputime.Used(b)
 						cancel()
 					}
 				})
 				if !errors.Is(err, context.Canceled) {
 					b.Fatalf("got %v, want context.Canceled", err)
 				}
-				after += cpuTime(b) - from
+				after += cputime.Used(b) - from
 				cancel()
 			}
 			b.ReportMetric(after.Seconds()*1000/float64(b.N), "cpu-ms-after")
@@ -125,11 +114,11 @@ func BenchmarkReadHeader(b *testing.B) {
 	}
 	for name, data := range pictures {
 		b.Run(name, func(b *testing.B) {
-			from := cpuTime(b)
+			from := cputime.Used(b)
 			for b.Loop() {
 				_, _ = vips.ReadHeader(data) // some bombs are refused
 			}
-			b.ReportMetric((cpuTime(b)-from).Seconds()*1000/float64(b.N), "cpu-ms/op")
+			b.ReportMetric((cputime.Used(b)-from).Seconds()*1000/float64(b.N), "cpu-ms/op")
 		})
 	}
 }
@@ -148,23 +137,23 @@ func pngOf(t testing.TB, p *vips.Picture) []byte {
 func BenchmarkPNGWriter(b *testing.B) {
 	p := large(b)
 	source := encodeJPEG(b, p, 95)
-	from := cpuTime(b)
+	from := cputime.Used(b)
 	theirs := bimgPNG(b, source)
-	floor := cpuTime(b) - from
-	from = cpuTime(b)
+	floor := cputime.Used(b) - from
+	from = cputime.Used(b)
 	decoded := decode(b, source)
-	floor -= cpuTime(b) - from // bimg decodes, too
+	floor -= cputime.Used(b) - from // bimg decodes, too
 	for _, level := range []int{1, 4, 6} {
 		b.Run("level "+string(rune('0'+level)), func(b *testing.B) {
 			counted := &counter{}
-			from := cpuTime(b)
+			from := cputime.Used(b)
 			for b.Loop() {
 				counted.n = 0
 				if err := writePNG(b, counted, decoded, 64, vips.PNGOptions{Level: level, Threads: 2}); err != nil {
 					b.Fatal(err)
 				}
 			}
-			each := (cpuTime(b) - from) / time.Duration(b.N)
+			each := (cputime.Used(b) - from) / time.Duration(b.N)
 			b.ReportMetric(each.Seconds()*1000, "cpu-ms/op")
 			b.ReportMetric(each.Seconds()/floor.Seconds(), "x-cpu-libvips")
 			b.ReportMetric(float64(counted.n)/float64(len(theirs)), "x-size-libvips")

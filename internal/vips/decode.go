@@ -11,6 +11,7 @@ import (
 	"unsafe"
 
 	"pictor/internal/job"
+	"pictor/internal/tempfile"
 )
 
 // Picture is decoded: 8-bit sRGB, upright, row after row without gaps, bands
@@ -74,9 +75,9 @@ func (d *decoding) decode(dir string) error {
 	case d.Type == job.PNG:
 		return d.run(safePNG(d.data), d.layout, d.width, d.height, nil, d.progress)
 	case d.Type == job.JPEG && d.Interlaced:
-		scratch, err := scratchFile(dir)
+		scratch, err := tempfile.Unnamed(dir, "pictor-decode-")
 		if err != nil {
-			return err
+			return fmt.Errorf("open a file for the passes of a JPEG: %w", err)
 		}
 		defer scratch.Close()
 		return d.run(d.data, d.layout, d.width, d.height, scratch, d.progress)
@@ -109,20 +110,6 @@ func (d *decoding) run(data []byte, to C.pictor_layout, width, height int, scrat
 }
 
 func (d *decoding) blame(cause error) error { return blame(d.Type, d.data, cause) }
-
-// scratchFile has no name any more: nothing of it is left when the process is
-// killed.
-func scratchFile(dir string) (*os.File, error) {
-	f, err := os.CreateTemp(dir, "pictor-decode-")
-	if err != nil {
-		return nil, fmt.Errorf("open a file for the passes of a JPEG: %w", err)
-	}
-	if err := os.Remove(f.Name()); err != nil {
-		f.Close()
-		return nil, fmt.Errorf("open a file for the passes of a JPEG: %w", err)
-	}
-	return f, nil
-}
 
 // upright says where the pixels of a stored picture lie in the upright one.
 func upright(orientation, width, height, bands int) C.pictor_layout {

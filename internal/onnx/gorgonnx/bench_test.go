@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
-	"syscall"
 	"testing"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 	"gorgonia.org/tensor"
 
 	"pictor/internal/onnx/graph"
+	"pictor/internal/testkit/cputime"
 	"pictor/internal/testkit/onnxfile"
 )
 
@@ -75,13 +75,13 @@ func BenchmarkRun(b *testing.B) {
 	}
 	var here, there []time.Duration
 	for b.Loop() {
-		start := cpuTime(b)
+		start := cputime.Used(b)
 		if _, _, err := ours.Run(b.Context(), [4]int{1, 3, side, side}, in, out); err != nil {
 			b.Fatal(err)
 		}
-		middle := cpuTime(b)
+		middle := cputime.Used(b)
 		runTheirs()
-		here, there = append(here, middle-start), append(there, cpuTime(b)-middle)
+		here, there = append(here, middle-start), append(there, cputime.Used(b)-middle)
 	}
 	slices.Sort(here)
 	slices.Sort(there)
@@ -89,15 +89,4 @@ func BenchmarkRun(b *testing.B) {
 	b.ReportMetric(float64(x.Microseconds())/1000, "cpu-ms")
 	b.ReportMetric(float64(y.Microseconds())/1000, "gorgonia-cpu-ms")
 	b.ReportMetric(float64(y)/float64(x), "ratio")
-}
-
-// cpuTime is what the process has used of the processor: on a busy machine it
-// says more than a clock.
-func cpuTime(b *testing.B) time.Duration {
-	b.Helper()
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		b.Fatal(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -2,23 +2,13 @@ package graph_test
 
 import (
 	"slices"
-	"syscall"
 	"testing"
 	"time"
 
 	"pictor/internal/onnx"
 	"pictor/internal/onnx/graph"
+	"pictor/internal/testkit/cputime"
 )
-
-// cpuTime is what the process has used of the processor: on a busy machine it
-// says more than a clock.
-func cpuTime() time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		panic(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
 
 // BenchmarkRun runs each shipped model on a tile of 256 pixels in turn here
 // and in ONNX Runtime, both on one thread, and reports the medians of their
@@ -47,15 +37,15 @@ func BenchmarkRun(b *testing.B) {
 				}
 				var ours, theirs []time.Duration
 				for b.Loop() {
-					start := cpuTime()
+					start := cputime.Used(b)
 					if _, _, err := m.Run(b.Context(), shape, in, out); err != nil {
 						b.Fatal(err)
 					}
-					middle := cpuTime()
+					middle := cputime.Used(b)
 					if err := runtime.Run(b.Context(), onnx.Tensor{Shape: shape, Data: in}, onnx.Tensor{Shape: outShape, Data: out}); err != nil {
 						b.Fatal(err)
 					}
-					ours, theirs = append(ours, middle-start), append(theirs, cpuTime()-middle)
+					ours, theirs = append(ours, middle-start), append(theirs, cputime.Used(b)-middle)
 				}
 				slices.Sort(ours)
 				slices.Sort(theirs)
