@@ -18,7 +18,7 @@ from PIL import Image
 
 import sources
 
-USES = ("train", "upscale", "validate")
+USES = ("train", "upscale", "ground", "validate")
 
 
 def main():
@@ -56,13 +56,13 @@ def main():
 
 
 def photographs(bundle, uses, copyleft=True):
-    """Yields (name, RGB image) of a bundle, and refuses held-out ones."""
+    """Yields (SHA-256 of the original, RGB image) of a bundle, and refuses held-out ones."""
     with zipfile.ZipFile(bundle) as archive:
         index = json.loads(archive.read("index.json"))
         sources.forbid_held_out(entry["sha256"] for entry in index)
         for entry in index:
             if entry["use"] in uses and (copyleft or not entry["copyleft"]):
-                yield entry["name"], Image.open(io.BytesIO(archive.read(entry["file"]))).convert("RGB")
+                yield entry["sha256"], Image.open(io.BytesIO(archive.read(entry["file"]))).convert("RGB")
 
 
 if __name__ == "__main__":

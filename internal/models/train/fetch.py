@@ -34,7 +34,7 @@ def fetch(registry, package, version, target):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cache", type=pathlib.Path, required=True)
-    parser.add_argument("--uses", default="train,upscale,validate,evaluate", help="comma-separated uses")
+    parser.add_argument("--uses", default="train,upscale,ground,validate,evaluate", help="comma-separated uses")
     arguments = parser.parse_args()
     arguments.cache.mkdir(parents=True, exist_ok=True)
     rows = [s for s in sources.table() if s.use in arguments.uses.split(",")]

@@ -16,6 +16,7 @@ import numpy as np
 from PIL import Image
 
 HERE = pathlib.Path(__file__).parent
+EVAL = HERE.parents[2] / "testdata" / "eval"
 Image.MAX_IMAGE_PIXELS = None
 
 
@@ -23,9 +24,11 @@ Image.MAX_IMAGE_PIXELS = None
 class Source:
     """A row of sources.csv.
 
-    use is train (both tasks), upscale (training of the upscalers only),
-    validate (curves only) or evaluate (held out). shrink is how much smaller
-    the photograph is used, which removes the traces of its compression.
+    use is train (both tasks), upscale (training of the upscalers only), ground
+    (behind the subjects of background removal only), validate (curves only) or
+    evaluate (held out). shrink is how much smaller the photograph is used,
+    which removes the traces of its compression. box is the part of it that is
+    used, "x y width height" in pixels of the file; all of it where it is empty.
     """
 
     use: str
@@ -37,6 +40,7 @@ class Source:
     licence: str
     copyleft: bool
     sha256: str
+    box: str
 
     @property
     def name(self):
@@ -53,8 +57,10 @@ def table():
 
 
 def held_out():
-    """The SHA-256 of everything that no training may see."""
-    return {s.sha256 for s in table() if s.use == "evaluate"}
+    """The SHA-256 of everything that no training may see: held-out rows, and whatever has a mask to measure by."""
+    with open(EVAL / "masks.csv", newline="") as f:
+        masked = {row["sha256"] for row in csv.DictReader(f)}
+    return masked | {s.sha256 for s in table() if s.use == "evaluate"}
 
 
 def forbid_held_out(checksums):
@@ -92,6 +98,9 @@ def picture(cache, source):
     else:
         image = Image.open(io.BytesIO(content)).convert("RGB")
         image.info.clear()  # a colour profile would travel into what is saved, and the worker would apply it
+    if source.box:
+        x, y, width, height = map(int, source.box.split())
+        image = image.crop((x, y, x + width, y + height))
     if source.shrink == 1:
         return image
     size = (int(image.width / source.shrink), int(image.height / source.shrink))

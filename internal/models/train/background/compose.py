@@ -19,9 +19,11 @@ def blur(pictures, sigma):
     return taps @ pictures @ taps.T
 
 
-def compose(subjects, grounds, generator):
+def compose(subjects, grounds, together, generator):
     """Composites of B RGBA subjects and B RGB grounds (0..1), and the alphas.
 
+    together (B booleans) tells which grounds already show their subject: those
+    pictures get no other light or colour for one than for the other.
     generator is on the device of the tensors.
     """
     count, side, device = len(subjects), subjects.shape[-1], subjects.device
@@ -47,6 +49,8 @@ def compose(subjects, grounds, generator):
     colour, alpha = subjects[:, :3], subjects[:, 3:]
     flip = some(0.5)
     colour, alpha = (flip * t.flip(3) + (1 - flip) * t for t in (colour, alpha))
+    together = together.view(-1, 1, 1, 1)
+    taken = colour
     colour, grounds = jittered(colour, 0.6, 0.35), jittered(grounds, 0.5, 0.3)
 
     # Some subjects take the mean colour of the ground, some grounds that of a
@@ -83,7 +87,7 @@ def compose(subjects, grounds, generator):
     grounds = grounds * (1 - some(0.4) * draw(0.15, 0.7) * shadow)
 
     alpha = torch.lerp(alpha, blur(alpha, float(draw(0.4, 1.2, 1))), some(0.7))
-    pictures = grounds * (1 - alpha) + colour * alpha
+    pictures = torch.where(together, taken, grounds * (1 - alpha) + colour * alpha)
     pictures = torch.lerp(pictures, blur(pictures, float(draw(0.4, 1.6, 1))), some(0.15))
     pictures = jittered(pictures, 0.5, 0.25)
     pictures = torch.lerp(pictures, pictures.mean(1, keepdim=True).expand_as(pictures), some(0.06))

@@ -1,10 +1,11 @@
 """Draws the two layers of a training picture: a subject with alpha, and what lies behind it.
 
-Subjects are rendered cut-outs (people, animals, objects) and shapes drawn
-here; grounds are photographs, studio walls, floors and textures, with sharp
-clutter and cut-off bystanders in front, as photographs have them. What the
-device does better in batches (light, shadow, blur, noise, JPEG) is in
-compose.py.
+Subjects are rendered cut-outs (people, animals, objects), shapes drawn here and
+the subjects of photographs with a mask, which also come with the ground they
+were taken before; other grounds are photographs, studio walls, floors and
+textures, with sharp clutter and cut-off bystanders in front, as photographs
+have them. What the device does better in batches (light, shadow, blur, noise,
+JPEG) is in compose.py.
 """
 
 import io
@@ -23,11 +24,14 @@ cv2.setNumThreads(1)
 
 # How often a subject comes from each source; those that are absent are left out.
 MIX = {
-    "stamp": 0.26, "mh": 0.12, "mhb": 0.18, "rl": 0.06, "zad": 0.11, "obj": 0.11, "blob": 0.09, "fringe": 0.05, "glass": 0.02,
+    "photo": 0.2, "bust": 0.1, "stamp": 0.26, "mh": 0.12, "mhb": 0.18, "rl": 0.06, "zad": 0.11, "obj": 0.11,
+    "blob": 0.09, "fringe": 0.05, "glass": 0.02,
 }
-PEOPLE = ("mh", "mhb", "rl")
+PEOPLE = ("mh", "mhb", "rl", "bust")
 DRAWN = ("blob", "fringe", "glass")
 COPYLEFT = ("zad", "stamp")
+MASKS = pathlib.Path(__file__).parent.parent / "masks"
+SCENES = 0.2  # the share of pictures that are a photograph with a mask as it was taken
 
 
 def cutouts(folder, copyleft=True, part="train"):
@@ -45,22 +49,45 @@ def cutouts(folder, copyleft=True, part="train"):
     return found
 
 
-def photographs(path, copyleft=True, use="train", side=640):
+def photographs(path, copyleft=True, uses=("train", "ground"), side=640):
     """The grounds: RGB bytes, at most `side` pixels a side."""
     found = []
-    for _, image in bundle.photographs(path, (use,), copyleft):
+    for _, image in bundle.photographs(path, uses, copyleft):
         image.thumbnail((side, side), Image.BOX)
         found.append(np.asarray(image))
     return found
 
 
+def scenes(path, copyleft=True):
+    """The photographs that have a mask: RGBA bytes, of the mask's size."""
+    found = []
+    for checksum, image in bundle.photographs(path, ("upscale",), copyleft):
+        mask = MASKS / f"{checksum[:12]}.png"
+        if mask.exists():
+            alpha = Image.open(mask)
+            found.append(np.dstack([np.asarray(image.resize(alpha.size, Image.BOX)), np.asarray(alpha)]))
+    return found
+
+
+def subjects(scenes):
+    """The subjects of photographs by kind: whole ones (photo) and those that only the lower edge cuts off (bust)."""
+    found = {"photo": [], "bust": []}
+    for scene in scenes:
+        top, bottom, left, right = ((scene[edge][..., 3] > 128).any() for edge in (
+            np.s_[:2], np.s_[-2:], np.s_[:, :2], np.s_[:, -2:],
+        ))
+        if not (top or left or right):
+            found["bust" if bottom else "photo"].append(scene)
+    return {kind: those for kind, those in found.items() if those}
+
+
 class Painter(Scenery):
     """Draws layers; the same seed gives the same layers."""
 
-    def __init__(self, subjects, grounds, side, seed):
+    def __init__(self, cutouts, grounds, side, seed, scenes=()):
         super().__init__(grounds, side, seed)
-        self.subjects = subjects
-        self.kinds = [k for k in MIX if k in subjects or k in DRAWN]
+        self.subjects, self.scenes = {**cutouts, **subjects(scenes)}, scenes
+        self.kinds = [k for k in MIX if k in self.subjects or k in DRAWN]
         odds = np.array([MIX[k] for k in self.kinds])
         self.odds = odds / odds.sum()
 
@@ -143,7 +170,7 @@ class Painter(Scenery):
         height, width = thing.shape[:2]
         if size is None and self.chance(0.25):
             self.marked(thing)
-        bust = kind == "mhb"
+        bust = kind in ("mhb", "bust")
         if kind in ("mh", "rl") and height > 1.6 * width and self.chance(0.5):
             thing = thing[: int(height * self.between(0.22, 0.7))]
             height, bust = thing.shape[0], True
@@ -195,7 +222,7 @@ class Painter(Scenery):
 
     def bystander(self, ground):
         """A sharp thing that a side of the frame cuts off: it belongs to the ground."""
-        thing = self.placed(self.between(0.15, 0.55), centred=False)
+        thing = self.placed(self.between(0.15, 0.9), centred=False)
         rows, columns = (np.flatnonzero(thing[..., 3].max(axis) > 0.3) for axis in (1, 0))
         if len(rows) < 4 or len(columns) < 4:
             return
@@ -235,10 +262,24 @@ class Painter(Scenery):
             ground = cv2.GaussianBlur(ground, (0, 0), self.between(0.5, 2.5))
         return np.clip(ground, 0, 1)
 
+    def scene(self):
+        """A part of a photograph with a mask: its subject and, as the ground, the photograph itself."""
+        for _ in range(8):
+            scene = self.scenes[int(self.random.integers(len(self.scenes)))]
+            height, width = scene.shape[:2]
+            h, w = (int(n * (1 if self.chance(0.4) else self.between(0.6, 1))) for n in (height, width))
+            y, x = int(self.random.integers(height - h + 1)), int(self.random.integers(width - w + 1))
+            part = cv2.resize(scene[y : y + h, x : x + w], (self.side,) * 2, interpolation=cv2.INTER_AREA)
+            if 0.04 < part[..., 3].mean() / 255 < 0.88:
+                break
+        return part, np.ascontiguousarray(part[..., :3])
+
     def layers(self):
-        """The subject (RGBA bytes) and the ground (RGB bytes) of one picture."""
+        """The subject (RGBA bytes) and the ground (RGB bytes) of one picture, and whether they belong together."""
+        if len(self.scenes) and self.chance(SCENES):
+            return *self.scene(), True
         for _ in range(6):
-            subject = self.close() if self.chance(0.38) else self.placed()
+            subject = self.close() if self.chance(0.3) else self.placed()
             if 0.04 < subject[..., 3].mean() < 0.88:
                 break
         if self.chance(0.1):  # something held or attached
@@ -255,4 +296,4 @@ class Painter(Scenery):
             subject[..., 3] *= 1 - np.clip(mask, 0, 1)
         else:
             ground = self.ground()
-        return (subject * 255).round().astype(np.uint8), (ground * 255).round().astype(np.uint8)
+        return (subject * 255).round().astype(np.uint8), (ground * 255).round().astype(np.uint8), False

@@ -24,18 +24,21 @@ from . import compose, layers, network
 
 
 def stacked(painter, count):
-    """Painted batches of subjects and grounds, as bytes."""
-    subjects, grounds = zip(*(painter.layers() for _ in range(count)))
-    return tuple(
+    """Painted batches of subjects and grounds, as bytes, and which of them belong together."""
+    subjects, grounds, together = zip(*(painter.layers() for _ in range(count)))
+    subjects, grounds = (
         torch.stack([torch.from_numpy(layer) for layer in stack]).permute(0, 3, 1, 2).contiguous()
         for stack in (subjects, grounds)
     )
+    return subjects, grounds, torch.tensor(together)
 
 
-def composed(subjects, grounds, generator):
-    """Pictures and alphas, every subject before another's ground."""
-    order = torch.randperm(len(grounds), generator=generator, device=grounds.device)
-    return compose.compose(subjects.float() / 255, grounds[order].float() / 255, generator)
+def composed(subjects, grounds, together, generator):
+    """Pictures and alphas, every subject before another's ground but those that belong together."""
+    apart = (~together).nonzero().flatten()
+    order = torch.arange(len(grounds), device=grounds.device)
+    order[apart] = apart[torch.randperm(len(apart), generator=generator, device=grounds.device)]
+    return compose.compose(subjects.float() / 255, grounds[order].float() / 255, together, generator)
 
 
 def paint(queue, arguments, number, start):
@@ -44,7 +47,7 @@ def paint(queue, arguments, number, start):
     copyleft = not arguments.without_copyleft
     painter = layers.Painter(
         layers.cutouts(arguments.cutouts, copyleft), layers.photographs(arguments.bundle, copyleft),
-        arguments.side, [arguments.seed, number, start],
+        arguments.side, [arguments.seed, number, start], layers.scenes(arguments.bundle, copyleft),
     )
     generator = torch.Generator().manual_seed(arguments.seed * 1000003 + number * 1009 + start)
     while True:
@@ -60,7 +63,7 @@ def paint(queue, arguments, number, start):
 def fixed(arguments, count=128):
     """Composites to validate on, of held-out cut-outs and photographs."""
     painter = layers.Painter(
-        layers.cutouts(arguments.cutouts, part="held"), layers.photographs(arguments.bundle, use="validate"),
+        layers.cutouts(arguments.cutouts, part="held"), layers.photographs(arguments.bundle, uses=("validate",)),
         arguments.side, [arguments.seed, 10**6],
     )
     generator = torch.Generator().manual_seed(arguments.seed)

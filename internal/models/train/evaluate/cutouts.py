@@ -20,7 +20,7 @@ PER_GROUP = 30
 GROUNDS = (
     "Wine_by", "castle-maintenon", "about-bg", "nature/Garden", "picosdeeuropa", "fabio-mangione", "products-03", "img/bg2",
 )
-MASKS = sources.HERE.parents[2] / "testdata" / "eval"
+MASKS = sources.EVAL
 
 
 def foregrounds(group):

@@ -170,7 +170,7 @@ def main():
     arguments = parser.parse_args()
     random = np.random.default_rng([arguments.seed, int(arguments.held)])
     base = bodies.Base(arguments.cache / "makehuman")
-    grounds = layers.photographs(arguments.bundle, use="validate" if arguments.held else "train")
+    grounds = layers.photographs(arguments.bundle, uses=("validate" if arguments.held else "train",))
     painter = brush.Brush(grounds, 256, [arguments.seed, int(arguments.held)])
     made = 0
     with shelf.Shelf(arguments.out) as tars:

@@ -23,6 +23,13 @@ def charbonnier(difference):
     return (difference.square() + 1e-6).sqrt().mean()
 
 
+def loss_of(difference):
+    """Charbonnier of RGB and, beside it, of the two chromas (BT.601): in RGB the errors of luma hide theirs."""
+    r, g, b = difference.unbind(1)
+    chromas = torch.stack((0.5 * b - 0.168736 * r - 0.331264 * g, 0.5 * r - 0.418688 * g - 0.081312 * b))
+    return charbonnier(difference) + charbonnier(chromas)
+
+
 def luma(rgb):
     """BT.601 luma in 16..235, of RGB in 0..1."""
     r, g, b = rgb.unbind(1)
@@ -105,7 +112,7 @@ def main():
             pool, odds, arguments.scale, arguments.patch, arguments.batch, [arguments.seed, run.step], device
         )
         small = small.contiguous(memory_format=torch.channels_last)
-        run.learn(charbonnier((model(small) - large)[..., edge, edge]), largest=1.0)
+        run.learn(loss_of((model(small) - large)[..., edge, edge]), largest=1.0)
         if run.due():
             note()
     note()
