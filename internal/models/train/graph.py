@@ -1,4 +1,4 @@
-"""Writes ONNX files: opset 13, IR 7, float32, as the shipped models are."""
+"""Writes and reads ONNX files: opset 13, IR 7, float32, as the shipped models are."""
 
 import numpy as np
 import onnx
@@ -6,6 +6,17 @@ import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
 IR_VERSION, OPSET = 7, 13
+
+
+def convolutions(path):
+    """Weight and bias of the file's convolutions that have both, in the order of computing."""
+    model = onnx.load(path)
+    values = {t.name: numpy_helper.to_array(t).copy() for t in model.graph.initializer}
+    return [
+        tuple(values[name] for name in node.input[1:])
+        for node in model.graph.node
+        if node.op_type in ("Conv", "ConvTranspose") and len(node.input) == 3
+    ]
 
 
 class Graph:

@@ -13,26 +13,13 @@ import argparse
 import pathlib
 
 import numpy as np
-import onnx
 import torch
-from onnx import numpy_helper
 from torch import nn
 
 import bundle
 import graph
 
 from . import network
-
-
-def layers(path):
-    """Weight and bias of the file's convolutions, in the order of computing."""
-    model = onnx.load(path)
-    values = {t.name: numpy_helper.to_array(t) for t in model.graph.initializer}
-    return [
-        tuple(torch.from_numpy(values[name].copy()) for name in node.input[1:3])
-        for node in model.graph.node
-        if node.op_type in ("Conv", "ConvTranspose")
-    ]
 
 
 def merged(model):
@@ -100,7 +87,7 @@ def main():
     arguments = parser.parse_args()
     torch.manual_seed(1)
     model = network.build(arguments.size)
-    grow(layers(arguments.onnx), model)
+    grow([tuple(map(torch.from_numpy, layer)) for layer in graph.convolutions(arguments.onnx)], model)
     images = [image.resize((arguments.side,) * 2) for _, image in bundle.photographs(arguments.bundle, ("train",))]
     pictures = torch.from_numpy(np.stack(images[:32])).permute(0, 3, 1, 2).float() / 255
     normalise(model, pictures)

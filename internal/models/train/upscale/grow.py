@@ -10,24 +10,11 @@ import argparse
 import pathlib
 
 import numpy as np
-import onnx
 import torch
-from onnx import numpy_helper
 
 import graph
 
 from . import network
-
-
-def layers(path):
-    """Weight and bias of the file's convolutions, in order, without the anchor."""
-    model = onnx.load(path)
-    values = {t.name: numpy_helper.to_array(t) for t in model.graph.initializer}
-    return [
-        tuple(torch.from_numpy(values[name].copy()) for name in node.input[1:3])
-        for node in model.graph.node
-        if node.op_type == "Conv" and values[node.input[1]].shape[-1] == 3
-    ]
 
 
 @torch.no_grad()
@@ -58,7 +45,7 @@ def main():
     arguments = parser.parse_args()
     torch.manual_seed(1)
     model = network.build(arguments.size, arguments.scale)
-    grow(layers(arguments.onnx), model)
+    grow([tuple(map(torch.from_numpy, layer)) for layer in graph.convolutions(arguments.onnx)], model)
     x = np.random.default_rng(0).random((1, 3, 40, 40), np.float32)
     with torch.no_grad():
         worst = np.abs(model(torch.from_numpy(x)).numpy() - graph.run(arguments.onnx, x)).max()
