@@ -42,7 +42,7 @@ def composed(subjects, grounds, together, generator):
 
 
 def paint(queue, arguments, number, start):
-    """A painter: puts batches into the queue for ever; where the device is the CPU, composed ones."""
+    """A painter: puts batches into the queue as long as the training lives; where the device is the CPU, composed ones."""
     torch.set_num_threads(1)
     copyleft = not arguments.without_copyleft
     painter = layers.Painter(
@@ -50,7 +50,7 @@ def paint(queue, arguments, number, start):
         arguments.side, [arguments.seed, number, start], layers.scenes(arguments.bundle, copyleft),
     )
     generator = torch.Generator().manual_seed(arguments.seed * 1000003 + number * 1009 + start)
-    while True:
+    while multiprocessing.parent_process().is_alive():  # nobody ends the painters of a run that was killed
         batch = stacked(painter, arguments.batch)
         if arguments.device != "cpu":
             queue.put(batch)

@@ -9,7 +9,7 @@ import math
 import torch
 from torch.nn import functional as F
 
-from .network import cubic
+from .network import cubic, lanczos
 
 JPEG_LUMA = torch.tensor([
     [16, 11, 10, 16, 24, 40, 51, 61], [12, 12, 14, 19, 26, 58, 60, 55],
@@ -27,14 +27,6 @@ DCT = torch.tensor([
     [math.sqrt((1 if u == 0 else 2) / 8) * math.cos((2 * x + 1) * u * math.pi / 16) for x in range(8)]
     for u in range(8)
 ])
-
-
-def lanczos(x):
-    if x == 0:
-        return 1.0
-    if abs(x) >= 3:
-        return 0.0
-    return math.sin(math.pi * x) * math.sin(math.pi * x / 3) * 3 / (math.pi * x) ** 2
 
 
 # Kernel and its radius, in pixels of the small picture.
