@@ -40,15 +40,15 @@ func TestModels_list_tells_what_is_there_and_in_use(t *testing.T) {
 		state[values[0]] = fmt.Sprint(values[1:])
 	}
 	for name, want := range map[string]string{
-		"remove-bg": "[true true true]", "upscale-4x": "[true true false]", "u2netp": "[false true false]",
+		"remove-bg": "[true true true]", "upscale-4x": "[true true false]", "upscale-4x-fast": "[true true false]", "u2netp": "[false true false]",
 		"u2net": "[false false false]", "RealESRGAN_x4plus": "[false false true]",
 	} {
 		if state[name] != want {
 			t.Errorf("%s: shipped, installed, in use are %s, want %s", name, state[name], want)
 		}
 	}
-	if len(state) != 16 {
-		t.Errorf("%d models are listed, want 16", len(state))
+	if len(state) != 18 {
+		t.Errorf("%d models are listed, want 18", len(state))
 	}
 
 	out.Reset()

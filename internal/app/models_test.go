@@ -51,27 +51,28 @@ func TestModels_lie_in_the_users_data_folder(t *testing.T) {
 		}
 		return all
 	}
-	if all := paths(); len(all) != 16 || all[3] != "/data/pictor/models/u2net.onnx" {
+	if all := paths(); len(all) != 18 || all[5] != "/data/pictor/models/u2net.onnx" {
 		t.Errorf("got %q", all)
 	}
 	t.Setenv("XDG_DATA_HOME", "")
 	t.Setenv("HOME", "")
-	if all := paths(); len(all) != 3 {
+	if all := paths(); len(all) != 5 {
 		t.Errorf("without a home: %q", all)
 	}
 }
 
 func TestReady_and_metrics_name_the_models(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t)
-	w, err := app.NewWorker(t.Context(), app.WorkerConfig{Pictures: pictures(), Ops: app.Ops{OpsListen: "127.0.0.1:0"}}, p.stores, slog.New(slog.DiscardHandler))
+	p, chosen := newPlace(t), pictures()
+	chosen.Upscale2xModel = "upscale-2x-fast"
+	w, err := app.NewWorker(t.Context(), app.WorkerConfig{Pictures: chosen, Ops: app.Ops{OpsListen: "127.0.0.1:0"}}, p.stores, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
 	w.Start()
 	defer w.Stop()
 	got := ask("", http.MethodGet, w.OpsURL+"/readyz", "", nil)
-	want := map[string]any{"remove-bg": "remove-bg", "upscale-2x": "upscale-2x", "upscale-4x": "upscale-4x"}
+	want := map[string]any{"remove-bg": "remove-bg", "upscale-2x": "upscale-2x-fast", "upscale-4x": "upscale-4x"}
 	if diff := cmp.Diff(want, got.body["models"]); diff != "" {
 		t.Error(diff)
 	}
@@ -81,7 +82,7 @@ func TestReady_and_metrics_name_the_models(t *testing.T) {
 	}
 	defer response.Body.Close()
 	b, err := io.ReadAll(response.Body)
-	if line := `pictor_model_info{model="upscale-2x",task="upscale-2x"} 1`; err != nil || !strings.Contains(string(b), line) {
+	if line := `pictor_model_info{model="upscale-2x-fast",task="upscale-2x"} 1`; err != nil || !strings.Contains(string(b), line) {
 		t.Errorf("%v: /metrics lacks %s", err, line)
 	}
 }

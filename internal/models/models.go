@@ -85,7 +85,8 @@ type Description struct {
 	Witness string
 }
 
-// Shipped lists the embedded models: one per task, in the order of the tasks.
+// Shipped lists the embedded models: the default of each task, in the order of
+// the tasks, and then the faster ones.
 func Shipped() []Description {
 	const (
 		origin  = "trained from scratch for Pictor"
@@ -95,19 +96,31 @@ func Shipped() []Description {
 	return []Description{
 		{
 			Name: "remove-bg", Task: job.RemoveBG, File: "remove-bg.onnx",
-			SHA256: "e1e4131af592a7aecaaa09e5fbb53ad7ad61738f1d747c9cfab058b972530fcf",
+			SHA256: "2fa9f6503d79d88d66d33101333938ef4de08c197160ff477e03e9ab5349d1a8",
 			Side:   256, Std: asIs, Mirrored: true, Coarse: true, Scale: 1,
 			Origin: origin, Licence: licence,
 		},
 		{
 			Name: "upscale-2x", Task: job.Upscale2x, File: "upscale-2x.onnx",
-			SHA256: "324c12b2ea3bb4e285b710ad19c8c2d13c04c2517ac9753f4628d96581718c9a",
-			Std:    asIs, Scale: 2, Margin: 8,
+			SHA256: "44fbad622aa4e4da49bd0957845a9c7b5cd3a34f8952242e56c5fc0a7ed0e4c1",
+			Std:    asIs, Scale: 2, Margin: 13,
 			Origin: origin, Licence: licence,
 		},
 		{
 			Name: "upscale-4x", Task: job.Upscale4x, File: "upscale-4x.onnx",
-			SHA256: "aa995c498f07e0ae86832d4bef8c8d1550bc3ab4a2b2af583e0f49e2574e719a",
+			SHA256: "24cf5048ca2976cf7db76ba6d47081b4c886a77e728b8028a3ad5384e65f0ea0",
+			Std:    asIs, Scale: 4, Margin: 12,
+			Origin: origin, Licence: licence,
+		},
+		{
+			Name: "upscale-2x-fast", Task: job.Upscale2x, File: "upscale-2x-fast.onnx",
+			SHA256: "60317d25b8213962ded9b655dd84022589d3d8599a04b4e676746d67a9e9c792",
+			Std:    asIs, Scale: 2, Margin: 9,
+			Origin: origin, Licence: licence,
+		},
+		{
+			Name: "upscale-4x-fast", Task: job.Upscale4x, File: "upscale-4x-fast.onnx",
+			SHA256: "99a98af9795740e256a2c4766cac64577ebc75228448d40296520e4f6106380d",
 			Std:    asIs, Scale: 4, Margin: 8,
 			Origin: origin, Licence: licence,
 		},
@@ -125,14 +138,17 @@ func All(folder string) []Description {
 	return all
 }
 
-// For is the shipped model of a task.
+// Default lists the model of each task that is used where no other is chosen.
+func Default() []Description { return Shipped()[:len(job.Tasks())] }
+
+// For is the default model of a task.
 func For(task job.Task) (Description, error) {
-	shipped := Shipped()
-	i := slices.IndexFunc(shipped, func(d Description) bool { return d.Task == task })
+	of := Default()
+	i := slices.IndexFunc(of, func(d Description) bool { return d.Task == task })
 	if i < 0 {
 		return Description{}, fmt.Errorf("no model is shipped for the task %q", task)
 	}
-	return shipped[i], nil
+	return of[i], nil
 }
 
 // Shipped says that the model is in the binary.

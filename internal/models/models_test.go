@@ -25,17 +25,26 @@ func TestBytes_refuses_a_file_with_another_checksum(t *testing.T) {
 	}
 }
 
-func TestShipped_has_one_model_for_each_task(t *testing.T) {
+func TestDefault_has_one_model_for_each_task(t *testing.T) {
 	t.Parallel()
 	var got []job.Task
-	for _, d := range models.Shipped() {
+	for _, d := range models.Default() {
 		got = append(got, d.Task)
-		if want := max(d.Task.Scale(), 1); d.Scale != want {
-			t.Errorf("%s: scale %d, want %d", d.Name, d.Scale, want)
+		if d.Name != string(d.Task) {
+			t.Errorf("the default model of %s is called %s", d.Task, d.Name)
 		}
 	}
 	if diff := cmp.Diff(job.Tasks(), got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+func TestShipped_enlarges_as_its_task_says(t *testing.T) {
+	t.Parallel()
+	for _, d := range models.Shipped() {
+		if want := max(d.Task.Scale(), 1); d.Scale != want {
+			t.Errorf("%s: scale %d, want %d", d.Name, d.Scale, want)
+		}
 	}
 }
 

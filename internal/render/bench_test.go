@@ -124,7 +124,7 @@ func BenchmarkUpscale(b *testing.B) {
 	for _, d := range models.Shipped()[1:] {
 		b.Run(d.Name, func(b *testing.B) {
 			const w, h, rounds = 1024, 768, 5
-			r, m := newRenderer(b), load(b, d)
+			r, m := withModel(b, d), load(b, d)
 			in := asPNG(b, decoded(b, largePhoto(b, w, h)))
 			var result bytes.Buffer
 			enlarge := func() {

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"pictor/internal/job"
+	"pictor/internal/models"
 	"pictor/internal/onnx"
 	"pictor/internal/render"
 	"pictor/internal/vips"
@@ -60,6 +61,16 @@ func withPlainEdges(t testing.TB) *render.Renderer {
 		t.Fatal(err)
 	}
 	return configured(t, render.Config{Engine: e, PlainEdges: true})
+}
+
+// withModel renders by one model, on two threads.
+func withModel(t testing.TB, d models.Description) *render.Renderer {
+	t.Helper()
+	e, err := onnx.Open(onnx.Config{Engine: onnx.Runtime})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return configured(t, render.Config{Engine: e, Models: []models.Description{d}})
 }
 
 // rendered is the result of a task, decoded.

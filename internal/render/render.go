@@ -98,7 +98,7 @@ func New(cfg Config) (*Renderer, error) {
 		return nil, errors.New("render: no engine")
 	}
 	if cfg.Models == nil {
-		cfg.Models = models.Shipped()
+		cfg.Models = models.Default()
 	}
 	if cfg.Threads < 1 {
 		cfg.Threads = runtime.GOMAXPROCS(0)

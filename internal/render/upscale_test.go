@@ -50,10 +50,10 @@ func TestUpscale_keeps_type_bands_and_mean_colour(t *testing.T) {
 // two goroutines writing the columns that the last two tiles share.
 func TestUpscale_shows_no_seams(t *testing.T) {
 	t.Parallel()
-	r := newRenderer(t)
 	for _, d := range models.Shipped()[1:] {
 		t.Run(d.Name, func(t *testing.T) {
 			t.Parallel()
+			r := withModel(t, d)
 			p := cropped(decoded(t, photo(t, "rocket.jpg")), 520, 270) // 2 x 2 tiles, the last ones shifted
 			want := untiled(t, d, p)
 			got, _ := rendered(t, r, d.Task, asPNG(t, p))

@@ -92,8 +92,10 @@ func TestRun_equals_ONNX_Runtime_on_every_shipped_model(t *testing.T) {
 		"remove-bg": {{1, 3, 256, 256}},
 		// Odd sides, single rows, columns and pixels, several pictures at once,
 		// a side shorter than the receptive field, one of no whole tile.
-		"upscale-2x": {{1, 3, 40, 64}, {1, 3, 1, 1}, {1, 3, 1, 70}, {1, 3, 67, 1}, {3, 3, 9, 33}, {1, 3, 21, 131}},
-		"upscale-4x": {{1, 3, 32, 48}, {1, 3, 1, 1}, {2, 3, 9, 35}, {1, 3, 17, 97}},
+		"upscale-2x":      {{1, 3, 40, 64}, {1, 3, 1, 1}, {1, 3, 1, 70}, {1, 3, 67, 1}, {3, 3, 9, 33}, {1, 3, 21, 131}},
+		"upscale-4x":      {{1, 3, 32, 48}, {1, 3, 1, 1}, {2, 3, 9, 35}, {1, 3, 17, 97}},
+		"upscale-2x-fast": {{1, 3, 40, 64}, {1, 3, 1, 70}},
+		"upscale-4x-fast": {{1, 3, 32, 48}, {2, 3, 9, 35}},
 	}
 	for name, shapes := range sizes {
 		model := shipped(t, name)

@@ -204,7 +204,7 @@ func TestRun_stops_soon_after_a_cancellation(t *testing.T) {
 // The inner results of a tile take 8 MB each; two at a time is what the
 // network needs, and a second run none.
 func TestRun_reuses_its_memory(t *testing.T) {
-	m := mustLoad(t, shipped(t, "upscale-2x"), graph.Options{MaxBytes: 24 << 20})
+	m := mustLoad(t, shipped(t, "upscale-2x-fast"), graph.Options{MaxBytes: 24 << 20})
 	in, out := picture(1, 3, 256, 256), make([]float32, 3*512*512)
 	run := func() {
 		if _, _, err := m.Run(t.Context(), [4]int{1, 3, 256, 256}, in, out); err != nil {
@@ -230,7 +230,7 @@ func TestLoad_makes_one_step_of_a_convolution_and_what_follows(t *testing.T) {
 	if got := len(model.Steps()); got != 2 {
 		t.Errorf("%d steps, want 2: %q", got, model.Steps())
 	}
-	for name, want := range map[string]int{"upscale-2x": 10, "upscale-4x": 10} {
+	for name, want := range map[string]int{"upscale-2x": 15, "upscale-4x": 14, "upscale-2x-fast": 11, "upscale-4x-fast": 10} {
 		if got := len(mustLoad(t, shipped(t, name), graph.Options{}).Steps()); got != want {
 			t.Errorf("%s: %d steps, want %d", name, got, want)
 		}

@@ -4,8 +4,9 @@
 //	eval FROM TO
 //
 // The pictures of FROM/remove-bg, FROM/upscale-2x and FROM/upscale-4x are
-// rendered into the folders of the same names in TO. FROM holds PNG only, which
-// comes out as PNG: nothing but the model lies between the two.
+// rendered by every shipped model of the task, into folders of TO that are named
+// after the models. FROM holds PNG only, which comes out as PNG: nothing but the
+// model lies between the two.
 package main
 
 import (
@@ -16,6 +17,7 @@ import (
 	"path/filepath"
 
 	"pictor/internal/job"
+	"pictor/internal/models"
 	"pictor/internal/onnx"
 	"pictor/internal/render"
 )
@@ -37,33 +39,41 @@ func run(ctx context.Context, from, to string) error {
 		return err
 	}
 	defer engine.Close()
-	renderer, err := render.New(render.Config{Engine: engine})
-	if err != nil {
-		return err
-	}
-	defer renderer.Close()
-
 	rendered := 0
-	for _, task := range job.Tasks() {
-		files, err := filepath.Glob(filepath.Join(from, string(task), "*.png"))
+	for _, d := range models.Shipped() {
+		n, err := renderFolder(ctx, engine, d, filepath.Join(from, string(d.Task)), filepath.Join(to, d.Name))
 		if err != nil {
 			return err
 		}
-		if err := os.MkdirAll(filepath.Join(to, string(task)), 0o755); err != nil {
-			return err
-		}
-		for _, file := range files {
-			if err := renderFile(ctx, renderer, task, file, filepath.Join(to, string(task), filepath.Base(file))); err != nil {
-				return fmt.Errorf("%s of %s: %w", task, file, err)
-			}
-			rendered++
-		}
+		rendered += n
 	}
 	if rendered == 0 {
 		return fmt.Errorf("no pictures in %s: make them with `python -m evaluate prepare`", from)
 	}
 	fmt.Println(rendered, "pictures rendered")
 	return nil
+}
+
+// renderFolder says how many pictures it rendered by the model.
+func renderFolder(ctx context.Context, engine onnx.Engine, d models.Description, from, to string) (int, error) {
+	renderer, err := render.New(render.Config{Engine: engine, Models: []models.Description{d}})
+	if err != nil {
+		return 0, err
+	}
+	defer renderer.Close()
+	files, err := filepath.Glob(filepath.Join(from, "*.png"))
+	if err != nil {
+		return 0, err
+	}
+	if err := os.MkdirAll(to, 0o755); err != nil {
+		return 0, err
+	}
+	for _, file := range files {
+		if err := renderFile(ctx, renderer, d.Task, file, filepath.Join(to, filepath.Base(file))); err != nil {
+			return 0, fmt.Errorf("%s of %s: %w", d.Name, file, err)
+		}
+	}
+	return len(files), nil
 }
 
 func renderFile(ctx context.Context, r *render.Renderer, task job.Task, from, to string) error {

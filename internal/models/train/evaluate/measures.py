@@ -38,8 +38,24 @@ def ssim(a, b, border):
     ))
 
 
+def blocks(y, scale):
+    """How much larger than elsewhere luma's steps are at the borders of what were JPEG's blocks of 8 pixels.
+
+    The steps are those between the places of the small picture's pixels; 1 means that no blocks show.
+    """
+    height, width = (n // scale for n in y.shape)
+    small = y[: height * scale, : width * scale].reshape(height, scale, width, scale).mean((1, 3))
+    at, elsewhere = [], []
+    for plane in (small, small.T):
+        steps = np.abs(np.diff(plane, axis=0)).mean(1)  # steps[i]: from row i to the next
+        border = np.arange(len(steps)) % 8 == 7
+        at.append(steps[border].mean())
+        elsewhere.append(steps[~border].mean())
+    return sum(at) / max(sum(elsewhere), 1e-9)
+
+
 def enlargement(guess, truth, border):
-    """PSNR-Y, SSIM, PSNR of Cb and of Cr; the last two infinite for grey pictures."""
+    """PSNR-Y, SSIM, PSNR of Cb and of Cr (NaN for grey pictures), and how much blocks show."""
     grey = np.ptp(truth.astype(int), axis=2).max() == 0
     cb, cr = chroma(truth)
     own_cb, own_cr = chroma(guess)
@@ -48,6 +64,7 @@ def enlargement(guess, truth, border):
         "ssim": ssim(luma(guess), luma(truth), border),
         "cb": np.nan if grey else decibels(own_cb, cb, border),
         "cr": np.nan if grey else decibels(own_cr, cr, border),
+        "blocks": blocks(luma(guess), border),
     }
 
 

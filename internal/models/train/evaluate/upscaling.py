@@ -118,6 +118,11 @@ def rgb(path):
     return np.asarray(Image.open(path).convert("RGB"))
 
 
+def models(scale):
+    """The names of the shipped models, the default one first."""
+    return f"upscale-{scale}x", f"upscale-{scale}x-fast"
+
+
 def scores(folder, rendered, scale):
     """A list of dicts: name, kind, how, and for each method its measures."""
     found = []
@@ -125,36 +130,44 @@ def scores(folder, rendered, scale):
         name, kind, how = file.stem.split(".")
         truth, small = rgb(folder / "truth" / f"{name}.png"), Image.open(file).convert("RGB")
         size = (truth.shape[1], truth.shape[0])
-        row = {"name": name, "kind": kind, "how": how}
+        row = {"name": name, "kind": kind, "how": how, "small": {"blocks": measures.blocks(measures.luma(np.asarray(small)), 1)}}
         for method, filter_ in (("bicubic", Image.BICUBIC), ("Lanczos", Image.LANCZOS)):
             row[method] = measures.enlargement(np.asarray(small.resize(size, filter_)), truth, scale)
-        row["model"] = measures.enlargement(rgb(rendered / f"upscale-{scale}x" / file.name), truth, scale)
+        for model in models(scale):
+            row[model] = measures.enlargement(rgb(rendered / model / file.name), truth, scale)
         found.append(row)
     return found
 
 
 def sheet(folder, rendered, scale, stem, out):
-    """low-res | Lanczos | ours | truth, of the middle of the picture."""
+    """low-res | Lanczos | fast | ours | truth, of the middle of the picture."""
     name = stem.split(".")[0]
     truth = Image.open(folder / "truth" / f"{name}.png").convert("RGB")
     small = Image.open(folder / f"upscale-{scale}x" / f"{stem}.png").convert("RGB")
-    ours = Image.open(rendered / f"upscale-{scale}x" / f"{stem}.png").convert("RGB")
+    ours, fast = (Image.open(rendered / model / f"{stem}.png").convert("RGB") for model in models(scale))
     side = min(256, *truth.size)
     box = [(truth.width - side) // 2, (truth.height - side) // 2]
     box += [box[0] + side, box[1] + side]
-    strip = Image.new("RGB", (4 * 2 * side + 24, 2 * side), "white")
+    strip = Image.new("RGB", (5 * 2 * side + 32, 2 * side), "white")
     for i, image in enumerate([
-        small.resize(truth.size, Image.NEAREST), small.resize(truth.size, Image.LANCZOS), ours, truth,
+        small.resize(truth.size, Image.NEAREST), small.resize(truth.size, Image.LANCZOS), fast, ours, truth,
     ]):
         strip.paste(image.crop(box).resize((2 * side, 2 * side), Image.NEAREST), (i * (2 * side + 8), 0))
     strip.save(out, compress_level=1)
 
 
-def table(rows, kinds, how):
+def gains(rows, model):
+    """What a model gains over bicubic in dB: "mean [95 %]", and the picture with the least gain."""
+    over = {r["name"]: r[model]["psnr"] - r["bicubic"]["psnr"] for r in rows}
+    mean, low, high = measures.bootstrap(list(over.values()))
+    return f"{mean:+.2f} [{low:+.2f}, {high:+.2f}]", min(over, key=over.get), min(over.values())
+
+
+def table(rows, kind, scale):
     """The lines of one table of MODELS.md."""
-    chosen = [r for r in rows if r["kind"] in kinds and r["how"] == how]
+    chosen = [r for r in rows if r["kind"] == kind and r["how"] == "bicubic"]
     lines = []
-    for method in ("bicubic", "Lanczos", "model"):
+    for method in ("bicubic", "Lanczos", *models(scale)):
         cells = [measures.bootstrap([r[method][m] for r in chosen]) for m in ("psnr", "ssim")]
         colour = []
         for plane in ("cb", "cr"):
@@ -164,14 +177,11 @@ def table(rows, kinds, how):
             f"| {method} | {cells[0][0]:.2f} [{cells[0][1]:.2f}, {cells[0][2]:.2f}] | {cells[1][0]:.4f} "
             f"| {' | '.join(colour)} |"
         )
-    gain = measures.bootstrap([r["model"]["psnr"] - r["bicubic"]["psnr"] for r in chosen])
-    least = min(chosen, key=lambda r: r["model"]["psnr"] - r["bicubic"]["psnr"])
-    worst = least["model"]["psnr"] - least["bicubic"]["psnr"]
-    lines.append(
-        f"\nModel over bicubic: {gain[0]:+.2f} dB [{gain[1]:+.2f}, {gain[2]:+.2f}] on {len(chosen)} pictures, "
-        f"least {worst:+.2f} dB ({least['name']}).\n"
-    )
-    return lines
+    lines.append("")
+    for model in models(scale):
+        mean, name, least = gains(chosen, model)
+        lines.append(f"- `{model}` over bicubic: {mean} dB on {len(chosen)} pictures, least {least:+.2f} dB ({name})")
+    return [*lines, ""]
 
 
 def report(folder, rendered, sheets):
@@ -181,15 +191,20 @@ def report(folder, rendered, sheets):
         rows = scores(folder, rendered, scale)
         for kind in ("photo", "face", "text", "lineart"):
             lines += [f"### {scale}x, {kind}\n", "| method | PSNR-Y, dB [95 %] | SSIM | Cb, dB | Cr, dB |", "|---|---|---|---|---|"]
-            lines += table(rows, (kind,), "bicubic")
+            lines += table(rows, kind, scale)
         lines += [f"### {scale}x, photographs, damaged input\n",
-                  "| input | bicubic, dB | Lanczos, dB | model, dB | model over bicubic [95 %] | least |", "|---|---|---|---|---|---|"]
+                  "| input | bicubic, dB | Lanczos, dB | model | dB | over bicubic [95 %] | least | blocks of the small picture | of model |",
+                  "|---|---|---|---|---|---|---|---|---|"]
         for how in ("aliased", *(f"jpeg-{q}" for q in QUALITIES)):
             chosen = [r for r in rows if r["how"] == how]
-            means = [np.mean([r[m]["psnr"] for r in chosen]) for m in ("bicubic", "Lanczos", "model")]
-            gains = [r["model"]["psnr"] - r["bicubic"]["psnr"] for r in chosen]
-            mean, low, high = measures.bootstrap(gains)
-            lines.append(f"| {how} | {means[0]:.2f} | {means[1]:.2f} | {means[2]:.2f} | {mean:+.2f} [{low:+.2f}, {high:+.2f}] | {min(gains):+.2f} |")
+            mean = {m: np.mean([r[m]["psnr"] for r in chosen]) for m in ("bicubic", "Lanczos", *models(scale))}
+            shown = {m: np.mean([r[m]["blocks"] for r in chosen]) for m in ("small", *models(scale))}
+            for model in models(scale):
+                gain, name, least = gains(chosen, model)
+                lines.append(
+                    f"| {how} | {mean['bicubic']:.2f} | {mean['Lanczos']:.2f} | `{model}` | {mean[model]:.2f} | {gain} | {least:+.2f} ({name}) "
+                    f"| {shown['small']:.3f} | {shown[model]:.3f} |"
+                )
         lines.append("")
         for row in rows:
             if row["how"] in ("bicubic", "jpeg-60", "aliased"):
