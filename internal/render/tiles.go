@@ -27,7 +27,7 @@ func tileHeight(m model) int { return min(max(48*m.Margin/m.Scale, 96), 256) }
 func tilePixels(m model) int {
 	switch {
 	case m.cropped && m.Scale < 4:
-		return 160 * 256
+		return 192 * 256
 	case m.cropped:
 		return 72 * 256
 	case m.Scale < 4:
