@@ -229,15 +229,11 @@ func largePhoto(b *testing.B, w, h int) []byte {
 }
 
 func load(b *testing.B, d models.Description) onnx.Model {
-	e, err := onnx.Open(onnx.Config{Engine: onnx.Runtime})
-	if err != nil {
-		b.Fatal(err)
-	}
 	file, err := d.Bytes()
 	if err != nil {
 		b.Fatal(err)
 	}
-	m, err := e.Load(d.Name, file, onnx.Options{})
+	m, err := onnxRuntime(b).Load(d.Name, file, onnx.Options{})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -26,11 +26,16 @@ var update = flag.Bool("update", false, "write the goldens instead of comparing 
 // newRenderer renders with the shipped models on ONNX Runtime.
 func newRenderer(t testing.TB) *render.Renderer {
 	t.Helper()
+	return with(t, onnxRuntime(t))
+}
+
+func onnxRuntime(t testing.TB) onnx.Engine {
+	t.Helper()
 	e, err := onnx.Open(onnx.Config{Engine: onnx.Runtime})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return with(t, e)
+	return e
 }
 
 // with renders with the engine, on two threads.
@@ -56,21 +61,13 @@ func configured(t testing.TB, c render.Config) *render.Renderer {
 // withPlainEdges is newRenderer without the refinement of edges.
 func withPlainEdges(t testing.TB) *render.Renderer {
 	t.Helper()
-	e, err := onnx.Open(onnx.Config{Engine: onnx.Runtime})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return configured(t, render.Config{Engine: e, PlainEdges: true})
+	return configured(t, render.Config{Engine: onnxRuntime(t), PlainEdges: true})
 }
 
 // withModel renders by one model, on two threads.
 func withModel(t testing.TB, d models.Description) *render.Renderer {
 	t.Helper()
-	e, err := onnx.Open(onnx.Config{Engine: onnx.Runtime})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return configured(t, render.Config{Engine: e, Models: []models.Description{d}})
+	return configured(t, render.Config{Engine: onnxRuntime(t), Models: []models.Description{d}})
 }
 
 // rendered is the result of a task, decoded.

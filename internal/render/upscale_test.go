@@ -339,15 +339,11 @@ func TestUpscale_of_a_wide_WebP_gives_another_type(t *testing.T) {
 // right and below as far as the model's multiple.
 func untiled(t testing.TB, d models.Description, p *vips.Picture) *vips.Picture {
 	t.Helper()
-	e, err := onnx.Open(onnx.Config{Engine: onnx.Runtime})
-	if err != nil {
-		t.Fatal(err)
-	}
 	file, err := d.Bytes()
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := e.Load(d.Name, file, onnx.Options{})
+	m, err := onnxRuntime(t).Load(d.Name, file, onnx.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ from PIL import Image
 
 import sources
 
-USES = ("train", "upscale", "ground", "validate")
+USES = ("train", "upscale", "validate")
 
 
 def main():

@@ -24,9 +24,9 @@ Image.MAX_IMAGE_PIXELS = None
 class Source:
     """A row of sources.csv.
 
-    use is train (both tasks), upscale (training of the upscalers only), ground
-    (behind the subjects of background removal only), validate (curves only) or
-    evaluate (held out). shrink is how much smaller the photograph is used,
+    use is train (both tasks), upscale (the upscalers, and subjects of background
+    removal where there is a mask), ground (behind those subjects only), validate
+    (curves only) or evaluate (held out). shrink is how much smaller the photograph is used,
     which removes the traces of its compression. box is the part of it that is
     used, "x y width height" in pixels of the file; all of it where it is empty.
     """

@@ -54,17 +54,17 @@ def blocks(y, scale):
     return sum(at) / max(sum(elsewhere), 1e-9)
 
 
-def enlargement(guess, truth, border):
-    """PSNR-Y, SSIM, PSNR of Cb and of Cr (NaN for grey pictures), and how much blocks show."""
+def enlargement(guess, truth, scale):
+    """PSNR-Y, SSIM, PSNR of Cb and of Cr (NaN for grey pictures), and how much blocks show; without a border of `scale` pixels."""
     grey = np.ptp(truth.astype(int), axis=2).max() == 0
     cb, cr = chroma(truth)
     own_cb, own_cr = chroma(guess)
     return {
-        "psnr": decibels(luma(guess), luma(truth), border),
-        "ssim": ssim(luma(guess), luma(truth), border),
-        "cb": np.nan if grey else decibels(own_cb, cb, border),
-        "cr": np.nan if grey else decibels(own_cr, cr, border),
-        "blocks": blocks(luma(guess), border),
+        "psnr": decibels(luma(guess), luma(truth), scale),
+        "ssim": ssim(luma(guess), luma(truth), scale),
+        "cb": np.nan if grey else decibels(own_cb, cb, scale),
+        "cr": np.nan if grey else decibels(own_cr, cr, scale),
+        "blocks": blocks(luma(guess), scale),
     }
 
 
